@@ -1,7 +1,6 @@
 """The filter `Afa` (adaptive federated averaging).
 
-It drops clients whose model has an unusual cosine with the average model, and blocks clients that are often
-dropped.
+It drops clients whose models have an unusual cosine with the average model. It blocks clients that it drops often.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from flanders.state import saveable
 
 ANGLES = ("models", "updates")
 PRIOR = 3
-"""A new client counts as if it had been kept in 3 rounds and dropped in 3 rounds, as in the paper."""
+"""A new client counts as if it had been kept in this many rounds, and dropped in as many. The number is that of the
+paper."""
 
 
 @saveable
@@ -44,13 +44,14 @@ class Afa(Filter[AfaState]):
     The filter averages the models of all clients that are not blocked. The weight of a model in this average is the
     weight of the client times its chance of being honest. Then the filter computes the cosine of each client's
     model with this average. If the mean of the cosines is below their median, clients with a cosine far below the
-    median are dropped. Otherwise clients with a cosine far above the median are dropped. This is repeated with the
-    clients that are left, until no client is dropped.
+    median are dropped. Otherwise clients with a cosine far above the median are dropped. The average and the
+    cosines are computed again with the clients that are left, until no further client is dropped.
 
     A client is blocked for good if the probability that it is dropped in more than half of its rounds,
     :math:`I_{0.5}(\alpha, \beta)`, reaches `block`. Here I is the regularised incomplete beta function.
 
-    In the paper the chances of being honest are also weights of the final average. Here, any aggregator can follow.
+    In the paper the chances of being honest are also weights of the average that is the new global model. Here, any
+    aggregator can follow the filter.
 
     Parameters
     ----------
@@ -62,8 +63,8 @@ class Afa(Filter[AfaState]):
     block
         The probability at which a client is blocked.
     angles
-        Which vectors the cosines are computed from: `"models"`, as in the paper, or `"updates"`, the differences
-        between the models and the global model.
+        Which vectors the cosines are computed from. `"models"`: the models, as in the paper. `"updates"`: the
+        differences between the models and the global model.
 
     Examples
     --------
@@ -113,7 +114,7 @@ class Afa(Filter[AfaState]):
     def amend(
         self, state: AfaState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> AfaState:
-        """Return the counts after a round. Those of blocked clients do not change."""
+        """Return the counts after a round. The counts of blocked clients do not change."""
         check_state("Afa", state, AfaState)
         scores = self.score(state, round_) if scores is None else scores
         assert scores is not None

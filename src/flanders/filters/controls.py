@@ -1,6 +1,6 @@
-"""Controls, which are simple filters to compare other filters with.
+"""The controls `KeepAll`, `Oracle`, `DistanceToGlobal` and `Persistence`.
 
-They are `KeepAll`, `Oracle`, `DistanceToGlobal` and `Persistence`.
+A control is a simple filter. Experiments compare the other filters with the controls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class KeepAll(Stateless):
 class Oracle(Stateless):
     """Drop exactly the clients that it is told to drop: the best that any filter could do.
 
-    A simulation tells it in each round which clients are malicious. No real server knows this.
+    In each round, a simulation tells this filter which clients are malicious. A real server does not know this.
 
     Parameters
     ----------
@@ -121,18 +121,18 @@ class PersistenceState:
     """The memory of `Persistence`."""
 
     models: dict[ClientId, Array] = field(default_factory=dict)
-    """For each client: its model in the last round in which it was kept."""
+    """For each client: its model in the last round in which the client was kept."""
 
 
 @dataclass(frozen=True)
 class Persistence(Filter[PersistenceState]):
-    r"""Keep the clients whose models are nearest to their own last accepted models: a control with memory.
+    r"""Keep the clients whose models are nearest to their own last kept models: a control with memory.
 
     .. math:: \text{score}_c = \|\theta_c^{(t)} - \theta_c^{(s)}\|^2, \quad
               s \text{: the last round in which } c \text{ was kept}
 
-    Here :math:`\theta_c^{(t)}` is the model of client c in round t. A client that was never kept is scored by its
-    distance to the global model. There are no scores in the first round.
+    Here :math:`\theta_c^{(t)}` is the model of client c in round t. If the client was never kept, it is scored by
+    the distance of its model to the global model. There are no scores in the first round.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Persistence(Filter[PersistenceState]):
         return PersistenceState()
 
     def score(self, state: PersistenceState, round_: Round) -> Scores | None:
-        """Score each client by the squared distance of its model to its last accepted model."""
+        """Score each client by the squared distance of its model to its last kept model."""
         check_state("Persistence", state, PersistenceState)
         if not state.models:
             return None

@@ -1,6 +1,6 @@
-"""The filter `DeepSight`. It infers from a model what data the model was trained on.
+"""The filter `DeepSight`. It infers from each client's model what data the model was trained on.
 
-It looks at the last layer of the model, and at the outputs of the model on random inputs.
+For this it looks at the last layer of the model, and at the outputs of the model on random inputs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from flanders.linalg.selection import take_rows
 from flanders.round import Round
 
 SEEDS = (0, 1, 2)
-"""The seeds of the random inputs. As in the paper, there are three sets of inputs."""
+"""The seeds of the random inputs. There are three sets of inputs, as in the paper, so there are three seeds."""
 FEWEST_EXCEED = 0.01
 """A client counts as trained on a class if the energy of the class (see `DeepSight`) is above this share of the
-client's largest energy. With fewer than 100 classes, the share is 1 / (number of classes) instead. Both values
-are those of the paper."""
+client's largest energy. With fewer than 100 classes, the share is 1 / (number of classes) instead. The paper uses
+the same two shares."""
 SMALLEST = 1e-30
 """Probabilities of the global model that are smaller than this are replaced by it, since they are divisors."""
 
@@ -40,14 +40,16 @@ class DeepSight(Stateless):
     Here :math:`\Delta b_{ci}` is the change of the neuron's bias, :math:`\Delta w_{cih}` is the change of its
     weight from input h, and j runs over all output neurons.
 
-    For each client, the energies above a share :math:`\max(0.01, 1/P)` of the client's largest energy are counted,
-    where P is the number of classes. A client is suspect if its count is at most half of the median count.
+    For each client, count the energies that are above :math:`\max(0.01, 1/P)` times the client's largest energy,
+    where P is the number of classes. The count is about the number of classes on which the client trained. The
+    client is a suspect if its count is at most half of the median count.
 
-    Then HDBSCAN clusters the clients in three ways: by their energies, by the cosines between the changes of their
-    biases, and by their outputs on random inputs (`Round.outputs`). For the outputs, the probability of each class
-    is divided by that of the global model, and this ratio is averaged over the inputs. There are three sets of
-    random inputs, and their three clusterings together count as one. The distance of two clients is the share of
-    the clusterings that separate them. HDBSCAN with these distances gives the final clusters.
+    Then the method HDBSCAN clusters the clients in three ways: by their energies, by the cosines between the
+    changes of their biases, and by the outputs of their models on random inputs (`Round.outputs`). For the outputs,
+    the probability of each class is divided by that of the global model, and this ratio is averaged over the
+    inputs. There are three sets of random inputs, and their three clusterings together count as one clustering. The
+    distance between two clients is the share of the clusterings that separate them. From these distances, HDBSCAN
+    computes the final clusters.
 
     The score of a client is the share of suspects in its cluster. If the score is at least `suspects`, the cluster
     is dropped. A client outside all clusters counts as a cluster of its own.
@@ -56,10 +58,11 @@ class DeepSight(Stateless):
     classes.
 
     If a round has no `outputs`, its clients are clustered in the first two ways only. The last tensor of the model
-    counts as the biases, and the tensor before it as the weights. If the size of the tensor of weights is not a
-    multiple of the number of biases, no weights are used. If the layers are not known, the whole model counts as
-    biases. The paper also clips the kept updates. Put the pre-aggregator `norm-clipping` in front of the aggregator
-    for this. The filter needs scikit-learn.
+    counts as the biases, and the tensor before it as the weights. If the number of weights is not a multiple of the
+    number of biases, no weights are used. If the layers are not known, the whole model counts as biases.
+
+    The paper also clips the kept updates. To do so, put the pre-aggregator `norm-clipping` in front of the
+    aggregator. The filter needs scikit-learn.
 
     Parameters
     ----------
@@ -127,7 +130,7 @@ class DeepSight(Stateless):
         return apart
 
     def _clusters(self, points: FloatMatrix, *, precomputed: bool) -> IntVector:
-        """Return the number of each client's cluster. For clients outside all clusters it is -1."""
+        """Return the label of each client's cluster, or -1 if the client is outside all clusters."""
         if len(points) <= self.smallest:
             return np.full(len(points), -1)
         with needing("sim"):
@@ -141,8 +144,8 @@ def last_layer_steps(round_: Round, order: IntVector) -> tuple[FloatMatrix, Floa
     """Return by how much each client changed the weights `(m, P * h)` and the biases `(m, P)` of the last layer.
 
     The last tensor counts as the biases of P classes, and the tensor before it as the weights from h inputs. If the
-    size of the tensor of weights is not a multiple of P, there are no weights. `order` is the order of the clients
-    in the results.
+    number of weights is not a multiple of P, no weights are returned. `order` is the order of the clients in the
+    results.
     """
     *before, classes = list(round_.layers.values()) or [round_.global_model.shape[0]]
     weights = before[-1] if before and classes and before[-1] % classes == 0 else 0
@@ -166,7 +169,7 @@ def normalised_energies(weights: FloatMatrix, biases: FloatMatrix) -> FloatMatri
 
 
 def few_classes(energies: FloatMatrix) -> BoolVector:
-    """Return which clients trained on few classes: at most half as many as the median client."""
+    """Return which clients trained on few classes: on at most half as many classes as the median client."""
     limit = max(FEWEST_EXCEED, 1 / energies.shape[1]) * energies.max(axis=1, keepdims=True)
     exceeding = (energies > limit).sum(axis=1)
     few: BoolVector = exceeding <= np.median(exceeding) / 2
@@ -174,7 +177,7 @@ def few_classes(energies: FloatMatrix) -> BoolVector:
 
 
 def cosine_rows(steps: FloatMatrix) -> FloatMatrix:
-    """Return the cosine distances between rows."""
+    """Return the cosine distance between every two rows."""
     largest = np.abs(steps).max(axis=1, keepdims=True, initial=0.0)
     scaled = np.divide(steps, largest, out=np.zeros_like(steps), where=largest > 0)  # so that no square overflows
     distances: FloatMatrix = np.maximum(1 - cosines_of_gram(scaled @ scaled.T), 0.0)

@@ -28,11 +28,12 @@ class DnCFilter(Filter[DnCState]):
 
     .. math:: \text{score}_c = \max_k \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 / \text{cut}^{(k)}
 
-    Each test k looks at some random parameters. On these parameters, :math:`\theta_c^{(k)}` is the model of client
-    c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in which the models vary
-    most. The test flags the clients with the largest squared projections on this direction. The cut lies halfway
-    between the smallest squared projection of a flagged client and the largest one of the other clients. So a score
-    above 1 means that some test flags the client. Clients that no test flags are kept.
+    There are several tests. Test k looks at some random parameters. Of these parameters, :math:`\theta_c^{(k)}` is
+    the model of client c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in
+    which the models vary most. The test flags the clients with the largest squared projections on this direction.
+    The cut is a number halfway between the smallest squared projection of a flagged client and the largest squared
+    projection of any other client. So a score above 1 means that some test flags the client. Clients that no test
+    flags are kept.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The base class `Filter`, its `Scores`, and helpers for filters.
 
-A filter scores the clients of a round, selects which clients to keep, and remembers the round.
+A filter scores the clients of a round, selects which clients to keep, and may remember the round.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ class Scores:
     suspects: NDArray[np.bool_] | None = None
     """Which clients the filter calls malicious; None if it only ranks clients."""
     reasons: tuple[str, ...] = ()
-    """For each client, what is suspicious, in words, or "" if nothing is. Empty if the filter gives no reasons."""
+    """For each client, in words: what is suspicious; "" if nothing is. The tuple is empty if the filter gives no
+    reasons."""
     provisional: bool = False
-    """Whether the filter knows too little for a reliable decision. The defense then uses its fallback
+    """Whether the filter knows too little for a reliable decision. If so, the defense uses its fallback
     aggregator."""
     note: str = ""
     """What the user should know about the whole round, in words."""
     widening: float = 1.0
-    """The factor by which the filter's limits are wider than usual. They widen after rounds in which no client was
-    kept."""
+    """A filter may have limits for scores, and may widen them after rounds in which no client was kept. This is the
+    factor by which they are wider than usual."""
     evidence: object = None
-    """Results of `Filter.score` that `Filter.amend` needs, too. Only the filter itself reads them."""
+    """What `Filter.score` has computed and `Filter.amend` needs again. Only the filter itself reads it."""
 
 
 class Filter(ABC, Generic[S]):
@@ -81,15 +82,15 @@ class Filter(ABC, Generic[S]):
     def visible_columns(self, state: S, d: int, layers: Mapping[str, int] | None = None) -> IntVector | None:
         """Return the positions of the parameters that the filter looks at.
 
-        Return None if the filter looks at all parameters, or at different ones in each round. Studies of attacks
-        give these positions to the attacker. A real server keeps them secret. `d` is the number of parameters of
-        the model, and `layers` are the sizes of its layers (see `Round`).
+        Return None if the filter looks at all parameters, or at different ones in each round. In studies of
+        attacks, an attacker may know these positions. A real server keeps them secret. `d` is the number of
+        parameters of the model, and `layers` are the sizes of its layers (see `Round`).
         """
         return None
 
 
 def checked_scores(filter: Filter[Any], scores: object, seen: Round) -> Scores | None:
-    """Return the scores of a filter. Raise an error unless there is one score for each client."""
+    """Return the scores of a filter, or None. Raise an error unless there is one score for each client."""
     if scores is None:
         return None
     name, m = type(filter).__name__, len(seen.clients)
@@ -142,7 +143,9 @@ def lowest(scores: Scores, keep: float) -> IntVector:
     m = len(scores.clients)
     k = resolve_count(keep, m)
     if k > m:
-        log.warning("asked to keep %d clients, but the round has %d that can be used: none is dropped", k, m)
+        log.warning(
+            "asked to keep %d clients, but only %d clients of the round can be used: no client is dropped", k, m
+        )
     rank = np.argsort(by_name(scores.clients))
     values = np.where(np.isnan(scores.values), np.inf, scores.values)
     return np.sort(np.lexsort((rank, values))[:k]).astype(np.int64)

@@ -23,16 +23,16 @@ class FlameFilter(Stateless):
 
     .. math:: d_{ij} = 1 - \cos(\theta_i, \theta_j)
 
-    HDBSCAN clusters the models :math:`\theta` by these cosine distances. A cluster must have more than half of the
-    clients, so there is one cluster only. All clients outside the cluster are dropped. With this condition, HDBSCAN
-    joins the two nearest groups of clients again and again. A client's score is the cosine distance at which it
-    joins the cluster. The aggregator `flame` is the whole method, with clipping and noise.
+    The method HDBSCAN clusters the models :math:`\theta` by these cosine distances. It joins the two nearest groups
+    of clients again and again, until a group has more than half of the clients. This group is the only cluster, and
+    all clients outside it are dropped. The score of a client is the cosine distance at which it joins this group,
+    or would join it later. The aggregator `flame` is the whole method, with clipping and noise.
 
     Parameters
     ----------
     angles
-        Which vectors the cosines are computed from: `"models"`, as in the paper, or `"updates"`, the differences
-        between the models and the global model, as in many implementations.
+        Which vectors the cosines are computed from. `"models"`: the models, as in the paper. `"updates"`: the
+        differences between the models and the global model, as in many implementations.
 
     Examples
     --------

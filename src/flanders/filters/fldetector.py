@@ -1,4 +1,4 @@
-"""The filter `FLDetector`. It predicts each client's update from its last update and the curvature of the loss."""
+"""The filter `FLDetector`. It predicts each client's update, and drops clients whose updates are often far off."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class FLDetectorState:
     global_update: Array = None
     """The change of the global model in the last round."""
     steps: tuple[Array, ...] = ()
-    """The change of the global model from the start of a round to the start of the next one, for each of the last
-    rounds, oldest first."""
+    """For each of the last rounds, oldest first: the step of the global model from the start of this round to the
+    start of the next one."""
     changes: tuple[Array, ...] = ()
-    """For each step: by how much `global_update` changed from one of the two rounds to the other."""
+    """For each step: the `global_update` of the later round minus that of the earlier round."""
     distances: dict[ClientId, FloatVector] = field(default_factory=dict)
-    """For each client: the distances of its updates from the predictions in the last rounds, oldest first.
+    """For each client: the distances between its updates and their predictions in the last rounds, oldest first.
 
-    Each distance is divided by the sum of the distances of all clients in the round.
+    Each distance was divided by the sum of the distances of all clients in the round.
     """
 
 
@@ -57,9 +57,9 @@ class FLDetector(Filter[FLDetectorState]):
 
     where u is an update (the difference between the client's model and the global model), g is the global model,
     and :math:`\hat H` is an estimate of the Hessian of the loss by L-BFGS. In each round the distance between a
-    client's update and its prediction is divided by the sum of all clients' distances. The score is the mean of
-    these shares over the last `window` rounds of the client. A client that takes part for the first time gets the
-    median score of the round. There are no scores in the first round.
+    client's update and its prediction is divided by the sum of these distances over all clients. The result is the
+    client's share. The score is the mean of the client's shares in its last `window` rounds. A client that takes
+    part for the first time gets the median score of the round. There are no scores in the first round.
 
     By default, as in the paper of FLDetector, the gap statistic (see `num_clusters`) tells whether the scores form
     more than one cluster. If they do, they are divided into two clusters, and the clients in the cluster with the
@@ -68,9 +68,9 @@ class FLDetector(Filter[FLDetectorState]):
     Parameters
     ----------
     keep
-        How many clients to keep: a number, or a fraction of the round. Those with the lowest scores are kept,
-        whether or not the scores form clusters. The FLANDERS paper keeps m - b of m clients, where b of them are
-        malicious.
+        How many clients to keep: a number, or a fraction of the round. The clients with the lowest scores are kept,
+        and clusters do not matter. The FLANDERS paper keeps m - b of m clients, where b is the number of malicious
+        clients.
     window
         The number of rounds over which the scores are averaged, and from which the Hessian is estimated.
 
@@ -151,7 +151,7 @@ class FLDetector(Filter[FLDetectorState]):
         model: Array,
         scores: Scores | None = None,
     ) -> FLDetectorState:
-        """Return the memory after a round. It has the updates of all clients, also of dropped ones."""
+        """Return the memory after a round. It has the updates of all clients, including dropped clients."""
         check_state("FLDetector", state, FLDetectorState)
         if scores is None:
             scores = self.score(state, round_)

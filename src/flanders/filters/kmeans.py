@@ -1,4 +1,4 @@
-"""The filter `KMeans` (AUROR). It divides the clients into two clusters in each parameter of the model."""
+"""The filter `KMeans` (AUROR). For each parameter of the model, it divides the clients into two clusters."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class KMeans(Stateless):
               {\#\{j \text{ telling}\}}
 
     For each parameter j, exact 2-means divides the clients' values :math:`\theta_{cj}` into two clusters. The
-    parameter is telling if the clusters explain at least the share `separation` of the variance of its values, and
-    do not have the same size. The score of client c is the share of telling parameters in which the client is in
-    the smaller cluster. The filter assumes that most clients of the round are honest.
+    parameter is called telling if two things hold: the two clusters do not have the same size, and they explain at
+    least the share `separation` of the variance of the values. The score of client c is the share of telling
+    parameters in which the client is in the smaller cluster. The filter assumes that most clients of the round are
+    honest.
 
     Parameters
     ----------
@@ -36,8 +37,9 @@ class KMeans(Stateless):
     suspicion
         The largest score of a client that is kept. It is used only without `keep`.
     least_telling
-        The smallest denominator of the score, as a share of all parameters. It is used if fewer parameters are
-        telling. So no client is dropped because of a few parameters that form clusters by chance.
+        The smallest denominator of the score, as a share of all parameters. If fewer parameters are telling, the
+        score is divided by this number of parameters instead. So no client is dropped because of a few parameters
+        that form clusters by chance.
 
     Examples
     --------

@@ -23,8 +23,9 @@ class KrumFilter(Stateless):
               N_c \text{: the } m - b - 2 \text{ nearest models}
 
     Here :math:`\theta_c` is the model of client c, m is the number of clients, and b is the number of malicious
-    ones. With a weighted average as the aggregator, this is Multi-Krum with clients weighted by their numbers of
-    examples. The guarantee of Krum needs m > 2b + 2. The filter also runs with fewer clients.
+    clients. If the aggregator is a weighted average, filter and aggregator together are Multi-Krum, with clients
+    weighted by their numbers of examples. The guarantee of Krum needs m > 2b + 2. The filter also runs with fewer
+    clients.
 
     Parameters
     ----------

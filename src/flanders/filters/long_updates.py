@@ -1,6 +1,6 @@
-"""Finds updates that are far too long, in rounds in which a filter has no scores yet.
+"""Finds updates that are far too long. `Defense` drops them in rounds for which its filter has no scores yet.
 
-`Defense` drops these updates. The length of an update is the distance of the client's model from the global model.
+The length of an update is the distance of the client's model from the global model.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from flanders.round import Round
 
 
 def too_long(round_: Round) -> dict[int, str]:
-    """Return the rows whose updates are more than 50 times as long as the median update, with the reason in words.
+    """Return, with reasons in words, the rows whose updates are more than 50 times as long as the median update.
 
-    A single update of this length would dominate an average. Updates of length zero do not count in the median. The
+    A single update of this length would dominate an average. The median leaves out updates of length zero. The
     filter `Guard` has the same limit in its first round (`LOUDEST`, the logarithm of 50).
     """
     lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))

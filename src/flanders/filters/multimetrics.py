@@ -18,11 +18,12 @@ from flanders.round import Round
 class MultiMetrics(Stateless):
     r"""Keep the clients that are most like all others in three measures of their models (Multi-metrics).
 
-    The three measures f are a model's Manhattan distance, Euclidean distance and cosine to the global model. For
-    each measure, client i gets the sum of its differences to all other clients, :math:`x_i = \sum_j |f_i - f_j|`.
-    So each client has a vector x of three sums. Its score is :math:`\sqrt{x^T \Sigma^{-1} x}`, where :math:`\Sigma`
-    is the covariance matrix of these vectors. This is the formula of the paper. The authors' code adds up pairwise
-    distances between the models instead.
+    The three measures of a model are its Manhattan distance, its Euclidean distance and its cosine to the global
+    model. Let :math:`f_i` be one of these measures for client i. The differences to all other clients are added up:
+    :math:`\sum_j |f_i - f_j|`. The three measures give three such sums for each client, which form the vector x of
+    the client. The score is :math:`\sqrt{x^T \Sigma^{-1} x}`, where :math:`\Sigma` is the covariance matrix of the
+    vectors of all clients. This is the formula of the paper. The authors' code adds up pairwise distances between
+    the models instead.
 
     Parameters
     ----------

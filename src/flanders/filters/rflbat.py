@@ -17,7 +17,10 @@ from flanders.linalg.spectral import principal_components
 from flanders.round import Round
 
 MOST_CLUSTERS, REFERENCES = 9, 5
-"""The largest number of clusters that is tried, and the number of random sets of points in the gap statistic."""
+"""The largest number of clusters that is tried, and the number of random sets of points in the gap statistic.
+
+Higher numbers would take longer.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,16 +30,16 @@ class Rflbat(Stateless):
     .. math:: \text{drop } c \text{ if } \sum_i \|p_c - p_i\| \ge \text{far} \cdot
               \operatorname{median}_k \sum_i \|p_k - p_i\|
 
-    Here :math:`p_c` are the first two principal components of client c's update. A client is an outlier if the
-    formula holds for it. There are three steps:
+    Here :math:`p_c` are the first two principal components of client c's update, and i and k run over the clients.
+    A client for which the inequality holds is called an outlier. There are three steps:
 
     1. Outliers among all clients are dropped.
     2. The other clients are clustered by k-means. The gap statistic gives the number of clusters (see
-       `clusters_of`). For each client, the cosines of its update with those of all clients of its cluster are
-       averaged. The cluster with the lowest median of these averages is kept, since colluding clients are more
-       alike than honest ones. Clusters of one client do not count.
-    3. Outliers in the kept cluster are dropped. Here the sums are over the clients of this cluster, and `near`
-       replaces `far`.
+       `clusters_of`). For each client, the cosines of its update with all updates in its cluster are averaged. The
+       cluster with the lowest median of these averages is kept, since the updates of colluding clients are more
+       alike than those of honest clients. Clusters of one client do not count.
+    3. Outliers in the kept cluster are dropped. In this step, i and k run over the clients of this cluster, and
+       `near` replaces `far`.
 
     The score is 2 for a client that step 1 drops, 1 for a client that a later step drops, and 0 for a client that
     is kept. The filter needs scikit-learn.
@@ -96,7 +99,7 @@ def inliers(points: FloatMatrix, factor: float) -> BoolVector:
 
 
 def least_uniform(points: FloatMatrix, cosines: FloatMatrix) -> IntVector:
-    """Return the rows of the cluster whose clients are least alike, or all rows if no cluster has two clients."""
+    """Return the rows of the cluster whose updates are least alike, or all rows if no cluster has two clients."""
     labels = clusters_of(points)
     best, chosen = np.inf, np.arange(len(points))
     for label in np.unique(labels):
@@ -111,9 +114,9 @@ def clusters_of(points: FloatMatrix) -> IntVector:
     """Return the label of each point's cluster. The gap statistic gives the number of clusters.
 
     The cost of k clusters is the sum of squared distances of the points to the centres of their clusters. The gap
-    of k is the mean logarithm of this cost for random sets of points, minus the logarithm for the given points. The
-    number of clusters is the smallest k with gap(k) >= gap(k + 1) - error(k + 1), where error is the standard error
-    of a gap. If there is no such k, the number is the largest k that is tried.
+    of k is the mean logarithm of the cost for random sets of points, minus the logarithm of the cost for the given
+    points. The number of clusters is the smallest k with gap(k) >= gap(k + 1) - error(k + 1), where error(k) is the
+    standard error of gap(k). If there is no such k, it is the largest k that is tried.
     """
     distinct = len(np.unique(points, axis=0))
     if distinct < 3:

@@ -38,15 +38,16 @@ class SignGuard(Filter[SignGuardState]):
     .. math:: \text{score}_c = \|s_c - \bar s\| + [\text{abnormal length}], \quad
               s_c = \text{the shares of } u_{cj} > 0, u_{cj} = 0 \text{ and } u_{cj} < 0
 
-    Here :math:`u_c` is the update of client c: the difference between its model and the global model. :math:`s_c`
-    has three numbers: the shares of positive, zero and negative parameters among some random parameters. Each of
-    the three is divided by its largest value in the round. Then mean shift clusters the clients by these numbers.
-    Its bandwidth is estimated by scikit-learn with a quantile of a half. :math:`\bar s` is the centre of the
-    largest cluster. The last term of the score is 1 if the length of the update is not between 0.1 and 3 times the
-    median length. A client is kept if it is in the largest cluster and its length is normal.
+    Here :math:`u_c` is the update of client c: the difference between its model and the global model. The vector
+    :math:`s_c` has three numbers: the shares of positive, zero and negative parameters among some random parameters
+    of the update. Each of the three numbers is divided by its largest value in the round. Then the method mean
+    shift clusters the clients by these numbers. Its bandwidth is estimated by scikit-learn with a quantile of a
+    half. The point :math:`\bar s` is the centre of the largest cluster. The last term of the score is 1 if the
+    length of the update is abnormal: less than 0.1 times or more than 3 times the median length. Otherwise the last
+    term is 0. A client is kept if it is in the largest cluster and the length of its update is normal.
 
-    The paper also clips the kept updates to the median length. Put the pre-aggregator `norm-clipping` in front of
-    the aggregator for this. The filter needs scikit-learn.
+    The paper also clips the kept updates to the median length. To do so, put the pre-aggregator `norm-clipping` in
+    front of the aggregator. The filter needs scikit-learn.
 
     Parameters
     ----------

@@ -21,25 +21,27 @@ from flanders.linalg.spectral import principal_components
 from flanders.round import Differentiable, Round
 
 CHECKED, ENOUGH = 10, 0.01
-"""Training stops if the loss has fallen by less than `ENOUGH` in the last `CHECKED` steps, as in the authors'
-code."""
+"""Every `CHECKED` steps, training stops if the loss has fallen by less than `ENOUGH` since the last check. Both
+numbers are those of the authors' code."""
 
 
 @dataclass(frozen=True)
 class SkyMask(Stateless):
     r"""Keep the clients whose models get masks like that of the server's own model (SkyMask).
 
-    The server adds a model that it has trained on its own examples (the global model plus `Round.root`). A mask has
-    a weight :math:`\sigma(l)` for each parameter of a model, where :math:`\sigma` is the logistic function and l is
-    trained. The masks of all models are trained on the server's examples, so that the weighted mean of the models
-    has a low loss. Then each weight becomes 1 if it is above a half, and 0 if not. A mixture of two Gaussians is
-    fitted to the first two principal components of the masks. The score of a client is the probability that its
-    mask does not belong to the Gaussian of the server's mask. Clients with a score of at most a half are kept.
+    To the models of the clients, the server adds a model that it has trained on its own examples (the global model
+    plus `Round.root`). Each model gets a mask, which has a weight :math:`\sigma(l)` for each parameter of the
+    model. Here :math:`\sigma` is the logistic function, and the number l is trained. The masks are trained on the
+    server's examples, so that the mean of the models, weighted by their masks, has a low loss. Then each weight is
+    set to 1 if it is above a half, and otherwise to 0. A mixture of two Gaussians is fitted to the first two
+    principal components of the masks. The server's mask belongs to one of the two Gaussians. The score of a client
+    is the probability that its mask does not belong to this Gaussian. Clients with a score of at most a half are
+    kept.
 
     The method works with any number of malicious clients, if the server's data are like those of the clients. If
-    the loss of the mean model has no finite gradient, clients whose models have no finite loss are dropped without
-    a mask. If training fails, all clients are dropped. The filter needs scikit-learn, and a `Round.evaluate` with a
-    gradient. The simulator provides the gradient.
+    the loss of the mean model has no finite gradient, clients whose models have no finite loss are dropped and get
+    no mask. If training fails, all clients are dropped. The filter needs scikit-learn, and a `Round.evaluate` with
+    a gradient. The simulator provides the gradient.
 
     Parameters
     ----------
@@ -103,18 +105,18 @@ class SkyMask(Stateless):
         return np.flatnonzero(scores.values <= 0.5)
 
     def _testable(self, round_: Round, order: IntVector, losses: Differentiable) -> BoolVector:
-        """Return which models are used: all, or only those with a finite loss.
+        """Return which models get a mask: all models if the gradient at their mean is finite.
 
-        All are used if the gradient at their mean is finite.
+        Otherwise only the models with a finite loss get a mask.
         """
         if is_finite(losses.gradient(mean(round_.updates))):
             return np.ones(order.size, dtype=bool)
         return np.array([bool(np.all(np.isfinite(losses(round_.updates[int(i), :])))) for i in order])
 
     def _masks(self, round_: Round, order: IntVector, losses: Differentiable) -> Array | None:
-        """Return the trained masks of the clients in `order`, and last that of the server's model.
+        """Return the trained masks of the clients in `order`. The last mask is that of the server's model.
 
-        Return None if training fails: a gradient is not finite.
+        Return None if training fails because a gradient is not finite.
         """
         xp = array_api_compat.array_namespace(round_.updates)
         server_model = (round_.global_model + round_.root)[None, :]

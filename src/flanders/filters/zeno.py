@@ -14,7 +14,7 @@ from flanders.linalg.products import squared_norms
 from flanders.round import Round
 
 LARGEST = 1e150
-"""The score of a client whose model has no finite loss. No score is higher."""
+"""The score of a client whose model has no finite loss. No score is higher, so that all scores are finite."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class Zeno(Stateless):
     The score of client c is :math:`f(g + u_c) - f(g) + \rho \|u_c\|^2`, where f is the mean loss on the server's
     examples (`Round.evaluate`), g is the global model, and :math:`u_c` is the update: the difference between the
     client's model and g. In the paper the score has the opposite sign. A round of m clients needs m + 1 evaluations
-    of the loss. The method works with any number of malicious clients, if this number is known.
+    of the loss. The method works with any number b of malicious clients, if b is known.
 
     Parameters
     ----------
     num_malicious
         The number b of malicious clients, or the fraction of the round.
     rho
-        The penalty on the squared length of an update. In the paper, clients send gradients v, so that
-        :math:`u = -\gamma v` with the learning rate :math:`\gamma`. The penalty on the squared length of a gradient
-        is :math:`\gamma / 200` there. For updates this is :math:`1 / (200 \gamma)`. The default is the value for
-        :math:`\gamma = 0.1`.
+        The penalty on the squared length of an update. In the paper, clients send gradients v instead of updates u,
+        and the penalty on the squared length of a gradient is :math:`\gamma / 200`, where :math:`\gamma` is the
+        learning rate. Since :math:`u = -\gamma v`, this is a penalty of :math:`1 / (200 \gamma)` on the squared
+        length of an update. The default is this number for :math:`\gamma = 0.1`.
     keep
         How many clients to keep: a number, or a fraction of the round. By default m - b, but at least one.
 

@@ -271,7 +271,7 @@ def test_nobody_is_dropped_where_more_are_to_be_kept_than_there_are_and_it_says_
     updates = rng.normal(size=(10, 2))
     updates[:3] = np.nan  # whatever clients send, the round goes on
     assert defense(updates).dropped == (0, 1, 2)
-    assert "asked to keep 8 clients, but the round has 7 that can be used" in caplog.text
+    assert "asked to keep 8 clients, but only 7 clients of the round can be used" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,16 @@ from flanders.linalg.products import cosines_of_gram
 from flanders.linalg.robust import robust_spread
 
 SMALLEST_CROWD = 4
-"""A crowd has at least this many clients, and at least this many clients do not belong to it. The spread of fewer
+"""A crowd has at least this many clients. At least as many other clients must be in the round. The spread of fewer
 cosines is not known well enough."""
 LEAST_GAP = 2.5
-"""A group of clients is divided into two sides, by each client's mean cosine with the rest of the group. The side
-with the higher cosines is a crowd if the medians of the two sides differ by more than this many times the sum of
-the two robust standard deviations. For evenly spread cosines they differ by about 1.35 times this sum."""
+"""How far apart a crowd and the other clients must be.
+
+A group of clients is divided into two sides, by each client's mean cosine with the rest of the group. The side with
+the higher cosines is a crowd if the distance between the medians of the two sides is more than this many times the
+sum of their robust standard deviations. If the cosines are evenly spread, the distance is only about 1.35 times
+this sum.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +41,11 @@ class Company:
     """The median of `common` over the clients that are both in the crowd and in the reference group; NaN if there
     is no crowd."""
     doubt: float = math.nan
-    """How uncertain `level` is; NaN if there is no crowd. Each client that is both in the crowd and in the
-    reference group has a mean cosine with the other such clients. `doubt` is the median standard error of these
-    means."""
+    """How uncertain `level` is; NaN if there is no crowd.
+
+    Take the clients that are both in the crowd and in the reference group. Each of them has a mean cosine with the
+    others. `doubt` is the median standard error of these means.
+    """
 
 
 def measure_company(products: FloatMatrix, group: BoolVector) -> Company:
@@ -63,10 +69,10 @@ def measure_company(products: FloatMatrix, group: BoolVector) -> Company:
 
 
 def least_of_the_upper_kind(values: FloatVector) -> float:
-    """Divide values into two sides. Return the lowest value of the upper side if the sides are clearly apart.
+    """Divide values into two sides. Return the lowest value of the upper side, or infinity if they are one group.
 
-    Otherwise return infinity. `LEAST_GAP` says when two sides are clearly apart. The values are cut where the
-    variance between the two sides is largest (Otsu's threshold).
+    `LEAST_GAP` says how far apart the sides must be. The values are divided where the variance between the two
+    sides is largest (Otsu's threshold).
 
     >>> least_of_the_upper_kind(np.array([0.1, 0.12, 0.13, 0.15, 0.6, 0.61, 0.63, 0.65]))
     0.6

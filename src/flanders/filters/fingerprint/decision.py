@@ -4,25 +4,26 @@ The module `questions` measures each update by several questions. The answer to 
 of all clients to one question form a channel, which is a column of `Answers.values`:
 
 - *fingerprint*: how much more the update is like its sender's mark than like the marks of others. The mark of a
-  client is the direction in which it differed from the other clients when it was last accepted.
+  client is the direction in which its update differed from those of the other clients when it was last accepted,
+  that is, kept.
 - *length*: the logarithm of the update's length.
 - *heading*: the cosine of the update with the mean direction of the clients accepted last.
-- *originality*: how far the update is from the nearest update with a clearer fingerprint.
+- *originality*: how far the update is from the nearest update with a higher fingerprint.
 - *novelty*: how much of the update is not a weighted sum of the last round's updates.
-- *company*: the mean cosine with the other clients whose fingerprint is not suspicious. A crowd is a group whose
-  company is clearly higher than that of the other clients.
+- *company*: the mean cosine with the other clients whose fingerprint is not suspicious. A crowd is a group of
+  clients whose company is clearly higher than that of the rest.
 
 Length and heading have two channels each. One channel compares a client with its own past. The other channel
-compares it with all clients, and is used for clients without a past.
+compares the client with all clients. It is used for clients without a past.
 
 Each answer is compared with the answers of clients that were accepted in the last rounds. The deviation of an
 answer is its distance from the median of these earlier answers, in robust standard deviations. A robust standard
-deviation is computed from the median distance to the median. So it hardly changes if the filter drops clients with
-extreme answers.
+deviation is computed from the median distance to the median. So it is about the same with and without clients whose
+answers are extreme.
 
-The score of a client is its largest deviation. The client is dropped if its score is above a limit. The limit
-follows from `max_false_positive_rate` and Student's t with 5 degrees of freedom. This distribution allows for more
-large deviations than a normal distribution.
+The score of a client is the largest deviation of its answers. The client is dropped if its score is above a limit.
+The limit follows from `max_false_positive_rate` and Student's t distribution with 5 degrees of freedom. In this
+distribution, large deviations are more frequent than in a normal distribution.
 """
 
 from __future__ import annotations
@@ -52,31 +53,32 @@ from flanders.linalg.robust import NORMAL, local_false_discovery_rate, robust_sp
 from flanders.round import Round
 
 SIDES = np.array([-1, 0, -1, -1, 0, -1, -1, 1])
-"""For each channel, which answers are suspicious: low ones (-1), high ones (1), or both (0)."""
+"""For each channel, in the order of `CHANNELS`: whether low answers (-1), high answers (1) or both (0) are
+suspicious."""
 TAILS = 7
 """The number of ways in which a client with a mark can be suspicious. The allowed rate of false positives is
 divided by it.
 
-Such a client is judged by six channels, and its length may be too low or too high. It is not judged by the two
-channels of clients without a past.
+Such a client is judged by six channels. In the channel of the length there are two ways: the length may be too low
+or too high.
 """
 STRANGE_BELOW = -2.0
-"""Lower fingerprints are always suspicious, except after rounds that kept no client (see `WIDENING`).
+"""A fingerprint below this is always suspicious, except after rounds that kept no client (see `WIDENING`).
 
 Fingerprints of honest clients are positive. If an update was not trained on its sender's data, its fingerprint is
 around zero.
 """
 CLEAR_ABOVE = 10.0
-"""Higher fingerprints are never suspicious, even if most accepted clients have far higher ones.
+"""A fingerprint above this is never suspicious, even if most accepted clients have far higher fingerprints.
 
-An honest fingerprint can fall from one round to the next, since it also depends on the marks of the other clients
-in the round.
+The fingerprint of an honest client can fall from one round to the next, since it also depends on the marks of the
+other clients in the round.
 """
 WEIGHTS = np.array([1.5, *[1.0] * 6, 1.5])
-"""The factor by which the deviations of each channel are multiplied.
+"""For each channel, the factor by which the deviations are multiplied.
 
 It is higher for fingerprint and company. Their answers are nearly normally distributed, so large deviations are
-rare.
+rare among honest clients.
 """
 LEAST_SPREAD = np.array([0.3, 0.02, 0.02, 0.2, 0.02, 0.02, 0.02, 0.02])
 """For each channel, the smallest standard deviation that is assumed. The answers of a few clients may be close
@@ -86,11 +88,11 @@ NEARLY_ALL, NEARLY_ALL_WITHIN = 0.95, 1.96
 USUAL_CHANGE = 0.1
 """From one round to the next, the typical log length and the typical heading usually change by about this much."""
 LARGEST_FALL, LARGEST_RISE = -0.4, 0.3
-"""The largest fall and the largest rise of the typical log length and the typical heading from one round to the
-next. Even a majority of the clients cannot move them further."""
+"""By how much the typical log length and the typical heading may fall and rise from one round to the next. These
+limits hold even if a majority of the clients changes more."""
 NEAR_THE_TYPICAL = 2.0
-"""The typical length and heading are medians over the clients within this many standard deviations of the most
-typical client; see `typical_level`."""
+"""`typical_level` finds the most typical client. The typical length and heading are medians over all clients that
+are at most this many standard deviations away from it. Clients farther away may be attackers."""
 WIDENING = 1.5
 """If a round keeps no client, the limits of the next round are wider by this factor, since the clients' data may
 have changed. After a round that keeps a client, the limits are as usual again."""
@@ -108,9 +110,9 @@ ENOUGH_CLIENTS = 20
 SPREAD_OF_LENGTHS = (0.25, 0.7)
 """The smallest and the largest standard deviation of log lengths that is assumed.
 
-It is not smaller, since honest clients differ in their data and in their numbers of training steps. It is not
-larger, since no honest client sends an update that is fifty times as long as most updates, or as its own usual
-ones.
+Honest clients differ in their data and in their numbers of training steps, so a smaller one would drop honest
+clients. But no honest client sends an update that is fifty times as long as most updates or as its own earlier
+updates, so a larger one is not needed.
 """
 LENGTHS = np.array([LENGTH, ANY_LENGTH])
 """The two channels of the length."""
@@ -119,7 +121,7 @@ NO_LOWEST_YET = (math.inf, math.inf)
 
 
 def score_by_answers(known: Signatures, round_: Round, number: int, max_false_positive_rate: float) -> Scores:
-    """Return the scores of the clients in round `number`: their largest deviations."""
+    """Return the scores of the clients in round `number`: the largest deviation of each client."""
     answers, limit = ask_questions(known, round_, number), t_limit(max_false_positive_rate / TAILS)
     if not known.past:
         return first_look(answers, round_, limit)
@@ -148,9 +150,10 @@ def widening(known: Signatures) -> float:
 def usual_answers(known: Signatures, limit: float) -> tuple[FloatVector, FloatVector]:
     """Return the median and the spread of the accepted clients' answers, for each channel.
 
-    Spreads are larger if few clients are known, and after rounds that kept no client. The spread of lengths then
-    grows only up to `SPREAD_OF_LENGTHS[1]`. `limit` is the largest deviation that passes. The spread of
-    fingerprints is chosen so that the lowest fingerprint that passes is between `STRANGE_BELOW` and `CLEAR_ABOVE`.
+    Spreads are larger if few clients are known. They are also larger after rounds that kept no client, but then the
+    spread of lengths grows only up to `SPREAD_OF_LENGTHS[1]`. `limit` is the largest deviation that passes. The
+    spread of fingerprints is chosen so that the lowest fingerprint that passes is between `STRANGE_BELOW` and
+    `CLEAR_ABOVE`.
     """
     middle, spread = middle_and_spread(known.past)
     middle[COMPANY], spread[COMPANY] = known.company
@@ -194,8 +197,8 @@ def answers_in_context(
 def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
     """Return scores by the length of the updates alone, for the first two rounds.
 
-    In these rounds there are no earlier answers to compare with. The first round gives the marks, and the second
-    one gives the first answers. The scores find a minority whose long updates would dominate the average.
+    In these rounds there are no earlier answers to compare with: the marks come from the first round, so the first
+    answers come from the second round. The scores find a minority whose long updates would dominate the average.
     """
     lengths = answers.values[:, ANY_LENGTH]
     usual = lengths[answers.moved] if answers.moved.any() else lengths
@@ -211,7 +214,7 @@ def first_look(answers: Answers, round_: Round, limit: float) -> Scores:
 
 
 def uncertainty(examples: int) -> float:
-    """Return the factor by which limits are wider if they come from few clients, `examples` of them.
+    """Return the factor by which limits are wider if they come from the answers of few clients (`examples`).
 
     >>> uncertainty(100), uncertainty(5)
     (1.0, 2.0)
@@ -225,10 +228,10 @@ def deviations(
     """Return how far each answer is from the median `middle`, towards the suspicious side, in units of `spread`.
 
     A high length is compared with the typical length of this round. A low length or heading is compared with the
-    typical value of this round or with `lowest`, the lowest typical value so far, whichever is lower. A majority
-    may send longer and longer updates, and so raise the typical length. A client whose length stays the same is
-    then still not suspicious. All clients of a crowd have the same deviation in company: that of the crowd's
-    median.
+    typical value of this round or with `lowest`, the lowest typical value so far, whichever is lower. The reason is
+    that a majority may send longer and longer updates, which raises the typical length. A client whose length stays
+    the same must not become suspicious by this. All clients of a crowd have the same deviation in company: that of
+    the crowd's median.
     """
     above = (answers.relative - middle) / spread * WEIGHTS
     below = (middle - answers.relative_to(np.minimum(lowest, answers.typical))) / spread * WEIGHTS
@@ -243,10 +246,10 @@ def deviations(
 def middle_and_spread(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVector]:
     """Return the median and the spread of each channel over the last rounds.
 
-    The spread is the robust standard deviation, except in the channels `ANY`. These compare a client with all
-    others, and clients are often of several kinds. The robust standard deviation would show only how the middle
-    half of the clients differ. So the spread of these channels is computed from the distance to the median that 95%
-    of the clients do not exceed.
+    The spread is the robust standard deviation, except in the channels `ANY`, which compare a client with all
+    others. Clients are often of several kinds, and the robust standard deviation would show only how the middle
+    half of them differ. So the spread of these channels is computed from the distance to the median within which
+    95% of the answers lie.
     """
     values = np.concatenate(past)
     middle = middle_of_columns(values)
@@ -257,7 +260,7 @@ def middle_and_spread(past: Sequence[FloatMatrix]) -> tuple[FloatVector, FloatVe
 
 
 def middle_of_columns(values: FloatMatrix) -> FloatVector:
-    """Return the median of each column, without its NaN. If a column has only NaN, its median is 0."""
+    """Return the median of each column, leaving out NaN. The median of a column of NaN is 0."""
     known = [column[~np.isnan(column)] for column in values.T]
     return np.array([np.median(column) if column.size else 0.0 for column in known])
 
@@ -267,10 +270,10 @@ def typical_level(
 ) -> tuple[float, float]:
     """Return the round's typical log length and heading.
 
-    Most of the clients for which `alike` is true have about these values. `levels` has the log length and the
-    heading of each client, and `last` has the typical ones of the last round. Values near `last` are preferred,
+    The typical values are those around which most of the clients in `alike` are. `levels` has the log length and
+    the heading of each client. `last` has the typical values of the last round. Values near `last` are preferred,
     and the result is never far from `last`. So even if most clients are attackers with another length and heading,
-    they can move the typical ones only as far as honest training can.
+    they can change the typical values only as much as honest training can.
     """
     x = levels[alike] if alike.any() else levels
     apart = (((x[:, None] - x[None, :]) / spread) ** 2).sum(axis=2)

@@ -17,9 +17,9 @@ from flanders.round import Round
 MOST_LAYERS = 2
 """At most this many layers are named for one update, so that the text stays short."""
 LEAST_SHARE, LEAST_EXCESS = 0.2, 2.0
-"""The deviation of an update is its difference from the expected update; see `layers_in_words`. A layer's share is
-the part of the squared deviation that lies in this layer. A layer is named if its share is at least the first
-number, and at least the second number times its usual share."""
+"""A layer is named if its share of the squared deviation is at least the first number, and at least the second
+number times its usual share. The deviation of an update is its difference from the expected update; see
+`layers_in_words`."""
 NORMAL_CLIENTS = 10
 """The usual share of a layer is the median over at most this many clients that are not suspects. More clients would
 hardly change the median, and take longer."""
@@ -28,9 +28,9 @@ hardly change the median, and take longer."""
 def reasons_in_words(off: FloatVector, away: FloatVector, suspicious: BoolVector) -> str:
     """Return in words which answers of a client are suspicious, the most suspicious one first.
 
-    A channel has the answers of all clients to one question (see `decision`). For each channel, `off` is the
-    distance of the client's answer from the median of the accepted clients' answers, and `away` is this distance in
-    standard deviations. `suspicious` says in which channels the distance is too large.
+    A channel has the answers of all clients to one question (see `decision`). The three arguments have an entry for
+    each channel. `off` is the client's answer minus the median of the accepted clients' answers, `away` is this
+    distance in standard deviations, and `suspicious` says whether it is too large.
     """
     texts = (
         "not its own fingerprint",
@@ -80,7 +80,7 @@ def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects
 
 
 def name_layers(squares: FloatMatrix, usual: FloatMatrix, names: Sequence[str]) -> list[str]:
-    """Return in words which layers have most of each update's deviation, and how large their share usually is.
+    """Return in words which layers have most of each suspect's deviation, and their usual share of a deviation.
 
     `squares` has a row for each suspect and a column for each layer: the squared deviation in this layer. `usual`
     has the squared deviations of clients that are not suspects.

@@ -35,7 +35,7 @@ class Fingerprint(Filter[FingerprintState]):
     A client's data leave a mark on everything that it sends: the direction in which its updates differ from those
     of the other clients. The filter remembers this mark and asks six questions about each new update (see
     `flanders.filters.fingerprint.questions`). You need not tell it the number of attackers. In the first two rounds
-    there is no past to compare with, so it drops only updates that are many times longer than most.
+    there is no past to compare with. So the filter drops only updates that are many times longer than most.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Fingerprint(Filter[FingerprintState]):
         return FingerprintState()
 
     def score(self, state: FingerprintState, round_: Round) -> Scores:
-        """Score each client by the largest deviation of its answers from those of accepted clients (`decision`)."""
+        """Score each client by its largest deviation from the answers of accepted clients; see `decision`."""
         check_state("Fingerprint", state, FingerprintState)
         return score_by_answers(state.signatures, round_, state.round_number + 1, self.max_false_positive_rate)
 

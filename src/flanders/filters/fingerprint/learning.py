@@ -1,7 +1,7 @@
 """Updates the memory of `Fingerprint` and `Guard` after a round.
 
-The module `memory` says what is remembered, and explains the words: mark, heading, company and common direction. An
-answer is a number that the module `questions` computes from an update.
+The module `memory` says what is remembered. It also explains the words accepted, mark, heading, company and common
+direction. An answer is a number that the module `questions` computes from an update.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from flanders.linalg.selection import take_rows
 from flanders.round import Round
 
 LEAST_LEFT = 1e-4
-"""The direction of an update has a part along the common direction, and a remainder. The inner products of marks
-are computed from cosines only if the remainder of each update has at least this squared length. A large part of a
-shorter remainder is rounding errors."""
+"""The direction of an update is the sum of a part along the common direction and a remainder. The inner products of
+marks are computed from cosines only if the remainder of each update has at least this squared length. A shorter
+remainder consists of rounding errors to a large part."""
 REFERENCE_ROUNDS = 5
 """The answers of accepted clients are remembered for this many rounds. New answers are compared with them.
 Older answers may no longer be usual, since training goes on."""
@@ -84,8 +84,8 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
 def company_in(past: Sequence[FloatMatrix]) -> tuple[float, float]:
     """Return the median and the spread of the accepted clients' company in the last rounds.
 
-    The spread is that of the differences from the median of the same round. Otherwise attackers could widen it, by
-    an attack that grows from round to round.
+    The spread is computed from each client's difference from the median of its round. Otherwise attackers could
+    widen the spread by an attack that grows from round to round.
     """
     rounds = [common for rows in past if not np.isnan(common := rows[:, COMPANY]).any()]
     if not rounds:
@@ -95,7 +95,7 @@ def company_in(past: Sequence[FloatMatrix]) -> tuple[float, float]:
 
 
 def lower_of_both(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    """Return the lower of both first numbers, and of both second numbers."""
+    """Return the lower of the two first numbers, and the lower of the two second numbers."""
     return min(a[0], b[0]), min(a[1], b[1])
 
 
@@ -113,9 +113,9 @@ def products_between(
     r"""Return the inner products between the marks of the kept clients, `crowd` and `refused` (see `Signatures`).
 
     All these vectors are weighted sums of the round's updates. So their products follow from the cosines :math:`C`
-    between the updates. With :math:`a_i` the mean of :math:`C_{ij}` over the kept clients j, :math:`s` the mean of
-    :math:`a_i`, and :math:`l_i = \sqrt{1 - a_i^2 / s}`, the product of two marks is
-    :math:`(C_{ij} - a_i a_j / s) / (l_i l_j)`, and each mark is orthogonal to the common direction.
+    between the updates. Let :math:`a_i` be the mean of :math:`C_{ij}` over the kept clients j, let s be the mean of
+    all :math:`a_i`, and let :math:`l_i` be the square root of :math:`1 - a_i^2 / s`. Then the product of two marks
+    is :math:`(C_{ij} - a_i a_j / s) / (l_i l_j)`. Each mark is orthogonal to the common direction.
 
     Return None if rounding errors would be too large (`LEAST_LEFT`). Also return None if the model has fewer
     parameters than there are vectors, since `novelty_in_few_parameters` does not need the products.

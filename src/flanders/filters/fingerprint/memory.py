@@ -2,7 +2,8 @@
 
 An update is the difference between a client's model and the global model. These words are used here:
 
-- The *common direction* is the mean direction of the updates of the clients accepted last.
+- A client is *accepted* in a round if the filter keeps it.
+- The *common direction* is the mean direction of the updates that were accepted last.
 - The *mark* of a client is the direction in which its update differed from the common direction when the client was
   last accepted.
 - The *heading* of an update is its cosine with the common direction.
@@ -37,26 +38,27 @@ class Signatures:
     marks: Array = None
     """`(K, d)`: each client's mark, a unit vector; None before any client was accepted."""
     usual: FloatMatrix | None = None
-    """`(K, 2)`: the usual log length of each client's updates, and their usual heading. Both are relative to the
-    typical ones of their rounds."""
+    """`(K, 2)`: the usual log length and the usual heading of each client's updates. The typical log length and
+    heading of each round were subtracted."""
     crowd: Array = None
-    """`(d,)`: the common direction, a unit vector."""
+    """`(d,)`: the common direction, a unit vector. The groups of the module `crowd` are something else."""
     typical: tuple[float, float] = (0.0, 0.0)
-    """The typical log length and heading of the last round."""
+    """The typical log length and the typical heading of the last round; `decision.typical_level` explains them."""
     lowest: tuple[float, float] = (math.inf, math.inf)
     """The lowest typical log length and the lowest typical heading so far."""
     company: tuple[float, float] = NO_COMPANY
-    """The median and the spread of the accepted clients' company. Each is the lowest of all rounds so far."""
+    """The lowest median and the lowest spread of the accepted clients' company so far."""
     accepted: IntVector | None = None
     """`(K,)`: the number of the round in which each client was accepted last."""
     past: tuple[FloatMatrix, ...] = ()
-    """For each of the last rounds: the answers of its accepted clients to the questions in `questions`. There is
-    a row for each client, and a column for each channel; see `Answers.relative`."""
+    """For each of the last rounds: the answers of its accepted clients. There is a row for each client, and a
+    column for each channel; see `Answers.relative` in `questions`."""
     failures: int = 0
     """How many rounds in a row have kept no client."""
     between: FloatMatrix | None = None
     """The inner products between the vectors that the last round has added: the marks of its accepted clients,
-    `crowd`, and `refused`, in this order. If it is None, they must be computed from these vectors."""
+    `crowd`, and `refused`, in this order. If it is None, these inner products have to be computed when they are
+    needed."""
     refused: Array = None
     """`(n, d)`: the directions of the n updates that were dropped in the last round; None if no update was
     dropped."""
@@ -64,9 +66,9 @@ class Signatures:
     def marks_to_compare_with(self, places: IntVector) -> tuple[Array, IntVector, int]:
         """Return the marks at the positions `places`, followed by the marks of all clients accepted last.
 
-        The second result says, for each of the `places`, which row of the first result has its mark. The third
-        result is the number of rows before the marks of the clients accepted last. If at least half of all marks
-        are needed, all marks are returned, since this needs no copy.
+        The second result has the rows of the first result in which the marks at `places` are. The third result is
+        the number of rows before the marks of the clients accepted last. If at least half of all marks are needed,
+        all marks are returned, since this needs no copy.
         """
         assert self.accepted is not None
         newest = np.flatnonzero(self.accepted == self.accepted.max())  # these are the last rows of `marks`

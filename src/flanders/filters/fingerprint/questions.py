@@ -2,35 +2,36 @@ r"""Measures the updates of a round: the six questions that the filter `Fingerpr
 
 The filter `Guard` uses some of the answers, too. The update :math:`u_c` of client c is the difference between its
 model and the global model. The common direction :math:`\bar u` is the mean of the updates of the clients accepted
-in a round, each scaled to length 1. A client's data leave a mark on everything that it sends. The mark :math:`e_c`
-is the direction in which the client differed from the common direction when it was last accepted:
+in a round, each scaled to length 1. A client is accepted if the filter keeps it. A client's data leave a mark on
+everything that it sends. The mark :math:`e_c` is the direction in which the client's update differed from the
+common direction when the client was last accepted:
 
 .. math:: e_c \propto \frac{u_c}{\|u_c\|} - \frac{\langle u_c, \bar u\rangle}{\|u_c\|\,\|\bar u\|^2}\, \bar u,
           \qquad \|e_c\| = 1.
 
 The answer to each question is a number. An answer passes if it does not deviate too much from the answers of
-accepted clients (see `decision`). The questions are:
+clients that were accepted in the last rounds (see `decision`). The questions are:
 
-- *fingerprint*: is the update more like its sender's mark than like the marks of other clients? The update has
-  an inner product with each mark. To get the answer, take the inner product with its sender's mark, subtract
-  the mean of the other inner products, and divide by their standard deviation. If an update was not trained on its
-  sender's data, the answer is around zero, even if many clients send the same update.
+- *fingerprint*: is the update more like its sender's mark than like the marks of other clients? The update has an
+  inner product with each mark. The answer is the inner product with its sender's mark, minus the mean of the other
+  inner products, divided by their standard deviation. If an update was not trained on its sender's data, the answer
+  is around zero, even if many clients send the same update.
 - *length*: is the update as long as its sender's updates usually are? The answer is the logarithm of its length.
 - *heading*: does the update point in the common direction of the last round as much as its sender's updates usually
-  do? The answer is its cosine with this direction. Length and heading are measured relative to typical values of
-  the round. Most of the clients whose fingerprint passes have about these values.
-- *originality*: does a client with a clearer fingerprint send nearly the same update? Several clients may send the
-  same crafted model, or copies of an honest client's model. Only the client with the clearest fingerprint passes.
-  The answer is the distance to the nearest client with a clearer fingerprint. If another client sends nearly
-  the same update, the deviation of the fingerprint counts twice.
+  do? The answer is its cosine with this direction. The typical length and heading of the round are subtracted. They
+  are about those of most clients whose fingerprint passes.
+- *originality*: does a client with a higher fingerprint send nearly the same update? Several clients may send the
+  same crafted model, or copies of an honest client's model. Only the client with the highest fingerprint passes.
+  The answer is the distance between the update and the nearest update with a higher fingerprint. If another client
+  sends nearly the same update, the deviation of the fingerprint counts twice.
 - *novelty*: is there something new in the update? Training always adds something that no client has sent before.
-  Of all weighted sums of the last round's updates, including dropped ones, take the one that is nearest to the
-  update's direction. The answer is the logarithm of the squared distance between the two. The distance is zero for
-  a forecast, a replay or a mixture of earlier updates.
-- *company*: does the client belong to a crowd? The answer is the client's mean cosine with the other
-  clients whose fingerprint passes. A crowd is a group of clients whose answers are clearly higher than those of the
-  rest of the round. It is suspicious if its answers are also higher than those of clients accepted in earlier
-  rounds. This finds attackers that are the majority and add the same vector to each of their updates.
+  The direction of the update is compared with the nearest weighted sum of the last round's updates, including
+  dropped ones. The answer is the logarithm of the squared distance between the two. For a replay or a mixture of
+  updates of the last round, the distance is zero.
+- *company*: does the client belong to a crowd? The answer is the client's mean cosine with the other clients whose
+  fingerprint passes. A crowd is a group of clients whose answers are clearly higher than those of the rest of the
+  round. A crowd is suspicious if its answers are also higher than those of clients accepted in earlier rounds. This
+  question finds attackers that are the majority and add the same vector to each of their updates.
 
 A client without a mark has no fingerprint. Its length and its heading are compared with those of all clients. Its
 originality is the distance to the nearest other client.
@@ -59,12 +60,12 @@ OF_THE_KNOWN = np.array([True, True, True, True, False, False, True, True])
 OF_THE_NEW = np.array([False, False, False, True, True, True, True, True])
 """The channels by which a client without a mark is judged."""
 OWN, ANY = np.array([LENGTH, HEADING]), np.array([ANY_LENGTH, ANY_HEADING])
-"""The channels of length and heading: compared with the client's own past (OWN), and with that of all clients
-(ANY)."""
+"""The channels of length and heading. `OWN` compares a client with its own past, and `ANY` with all clients."""
 LONGEST_ABSENCE = 30
 """After an absence of this many rounds, the allowed deviation of a client's length and heading stops growing.
 
-Until then it grows with the square root of the rounds, since lengths and headings drift like a random walk.
+Until then the allowed deviation grows with the square root of the number of rounds, since lengths and headings
+drift like a random walk.
 """
 LEAST_SQUARE = 1e-60
 """An update with a smaller squared length counts as zero. Its direction cannot be computed in float32."""
@@ -82,7 +83,7 @@ class Answers:
     values: FloatMatrix
     """The answers, with a row for each client and a column for each channel; NaN where there is no answer."""
     asked: BoolVector
-    """By which channels each client is judged, in the shape of `values`."""
+    """By which channels each client is judged: true or false for each number in `values`."""
     products: FloatMatrix
     """`(m, m)`: the inner products of the updates."""
     scale: FloatVector
@@ -96,19 +97,19 @@ class Answers:
     moved: BoolVector
     """`(m,)`: which updates are not zero."""
     nearest: FloatVector
-    """`(m,)`: log(1 - cosine) of each update with the most similar other update; NaN if no client has a mark."""
+    """`(m,)`: log(1 - cosine) of each update and the update most similar to it; NaN if no client has a mark."""
     typical: tuple[float, float] = (math.nan, math.nan)
-    """The round's typical log length and heading; NaN until they are known."""
+    """The typical log length and the typical heading of the round; NaN until they are known."""
     company: Company | None = None
-    """What the clients have in common with the clients whose fingerprint passes; None until this is known."""
+    """How much each client has in common with the clients whose fingerprint passes; None until it is known."""
 
     @property
     def relative(self) -> FloatMatrix:
-        """The values, with lengths and headings relative to the typical ones of the round."""
+        """The values, with the typical log length and heading of the round subtracted from lengths and headings."""
         return self.relative_to(np.array(self.typical))
 
     def relative_to(self, level: FloatVector) -> FloatMatrix:
-        """Return the values, with lengths and headings relative to `level`, a log length and a heading."""
+        """Return the values, with `level` (a log length and a heading) subtracted from lengths and headings."""
         relative = self.values.copy()
         for columns in (OWN, ANY):
             relative[:, columns] -= level
@@ -116,7 +117,7 @@ class Answers:
         return relative
 
     def in_company(self, group: BoolVector) -> Answers:
-        """Return the answers with the channel `company`: each client's mean cosine with the others of a group."""
+        """Return the answers with the channel `company` filled in: each client's mean cosine with a group."""
         values, company = self.values.copy(), measure_company(self.products, group)
         values[:, COMPANY] = company.common
         return replace(self, values=values, company=company)
@@ -191,10 +192,10 @@ def novelty(along: FloatMatrix, between: FloatMatrix) -> FloatVector:
 
 
 def novelty_in_few_parameters(directions: FloatMatrix, remembered: FloatMatrix) -> FloatVector:
-    r"""Return the same as `novelty`, from the directions, `(m, d)`, and the remembered directions, `(n, d)`.
+    r"""Return what `novelty` returns, from the directions, `(m, d)`, and the remembered directions, `(n, d)`.
 
-    This is faster if there are fewer parameters than remembered directions. With a direction v, the remembered
-    directions as the rows of R, and :math:`\epsilon` = `SAME`, the identity of Woodbury says that
+    This is faster if there are fewer parameters than remembered directions. Let v be a direction, let the rows of R
+    be the remembered directions, and let :math:`\epsilon` be `SAME`. Then the identity of Woodbury says that
     :math:`v^T R^T (R R^T + \epsilon I)^{-1} R v = v^T v - \epsilon\, v^T (R^T R + \epsilon I)^{-1} v`.
     """
     spread = remembered.T @ remembered + SAME * np.eye(remembered.shape[1])

@@ -1,14 +1,14 @@
 """Turns the scores of `Flanders` into probabilities of being malicious, and selects the clients to keep.
 
-The FLANDERS paper uses a threshold for probabilities but does not say how to compute them. Here they are computed
-from the scores of clients that were accepted in recent rounds:
+The FLANDERS paper uses a threshold for probabilities but does not say how to compute the probabilities. Here they
+are computed in two steps, from the scores of clients that were accepted (kept) in recent rounds:
 
-- The logarithms of these scores are close to normally distributed. Their median and median deviation give each new
-  score a p-value: the probability that an honest client has such a high score. The filter drops the highest scores,
-  but this hardly changes the median and the median deviation.
-- The probability of being malicious follows from the p-values of the whole round. A round of honest
-  clients would have a certain number of p-values near that of the client. If the round has many more, the
-  probability is high. It is one minus the local false discovery rate.
+- Each new score gets a p-value: the probability that an honest client has at least such a high score. The
+  logarithms of the accepted clients' scores are close to normally distributed, so the p-value follows from their
+  median and their median deviation. The filter drops the highest scores, but this hardly changes these two numbers.
+- The p-values of the whole round give the probability that a client is malicious. In a round of honest clients, a
+  certain number of p-values would be near that of the client. If many more are near it, the probability is high. It
+  is one minus the local false discovery rate.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ ROUNDS_REMEMBERED = 5
 """Probabilities are computed from the scores of the clients accepted in this many of the last rounds. Older scores
 may no longer be usual."""
 PACE = 0.3
-"""In each round, the typical log score moves towards the value measured in the round by this share of the
-difference. So a single round changes it only a little."""
+"""Each round has a measured log score; see `typical_log_score`. The typical log score moves towards it by this
+share of the difference. So a single round changes the typical log score only a little."""
 LARGEST_FALL, LARGEST_RISE = -0.05, 0.15
-"""The limits to the change of the typical log score in a round. They stop a majority of attackers from moving it
-far."""
+"""By how much the typical log score may fall and rise in a round. So a majority of attackers cannot move it far."""
 LEAST_SPREAD = 1e-3
-"""The smallest standard deviation of log scores. It prevents a division by zero."""
+"""The smallest standard deviation that is assumed for log scores. It prevents a division by zero."""
 
 
 @saveable
@@ -59,9 +58,9 @@ def log_scores(scores: FloatVector) -> FloatVector:
 def typical_log_score(calibration: Calibration, scores: FloatVector, min_honest: float) -> float:
     """Return the round's typical log score.
 
-    The value measured in the round is the median log score of the clients with the lowest scores; `min_honest` is
-    their share of the round. In the first round the measured value is the typical log score. From then on, the
-    typical log score moves only slowly towards the measured value; see `PACE`.
+    Take the clients with the lowest scores, as many as the share `min_honest` of the round. The median of their log
+    scores is the measured log score of the round. In the first round it is also the typical log score. From then
+    on, the typical log score moves only slowly towards the measured one; see `PACE`.
     """
     honest = max(1, resolve_count(float(min_honest), scores.size))
     measured = float(np.median(np.sort(log_scores(scores))[:honest]))

@@ -1,4 +1,4 @@
-"""The filter `Flanders`. It forecasts the models of a round, and drops the clients far from the forecast."""
+"""The filter `Flanders`. It drops the clients whose models are far from their forecasts."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class FlandersState:
     snapshots: tuple[Snapshot, ...] = ()
     """The last rounds, the oldest first. The models of dropped clients are replaced; see `Flanders.amend_with`."""
     gram: FloatMatrix | None = None
-    """The inner products of all vectors in the snapshots, after the newest global model was subtracted from
-    each."""
+    """The inner products of all vectors in the snapshots, after the newest global model was subtracted from each
+    vector."""
     calibration: Calibration = field(default_factory=Calibration)
     """What is remembered of the scores of accepted clients. It is used only with a `threshold`."""
     columns: IntVector | None = None
-    """The positions of the parameters that are compared, if the first round determines them (`Sample.choose` is
-    "variance"); else None."""
+    """The positions of the parameters that are compared. None, unless the first round determines them, as with
+    `Sample(choose="variance")`."""
     fit: KeptFit | None = None
-    """The coefficients of the last fit, if a fit is used for more than one round (`Als.refit_every`); else None."""
+    """The coefficients of the last fit. None, unless a fit is used for more than one round (`Als.refit_every`)."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,12 @@ class Flanders(Filter[FlandersState]):
     .. math:: \hat X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^\top, \quad
               \text{score}_c = \|\theta_c - \hat\theta_c\|^2
 
-    The models of round t are the columns of the matrix :math:`X_t`. The matrix autoregressive model MAR(w)
-    forecasts this matrix from those of the last w rounds. The coefficients A and B are fitted to the last `window`
-    rounds. The score of client c is the distance of its model :math:`\theta_c` to its column :math:`\hat\theta_c`
-    of the forecast. A client that was in none of the last w rounds is scored by its distance to the global model.
-    The first round cannot be forecast, so it has no scores. Choose a robust fallback aggregator for it.
+    The models of the clients in round t are the columns of the matrix :math:`X_t`. The matrix autoregressive model,
+    MAR(w) for short, forecasts :math:`X_t` from the matrices of the last w rounds. Its coefficients A and B are
+    fitted to the last `window` rounds. The score of client c is the distance of its model :math:`\theta_c` to its
+    forecast, the column :math:`\hat\theta_c` of :math:`\hat X_t`. A client that was in none of the last w rounds is
+    scored by the distance of its model to the global model. The first round cannot be forecast, so it has no
+    scores. Choose a robust fallback aggregator for it.
 
     Parameters
     ----------
@@ -69,19 +70,22 @@ class Flanders(Filter[FlandersState]):
         How many clients to keep in a round: a number, or a fraction of the round.
     threshold
         A client is kept if its probability of being malicious is at most this. Give either `keep` or `threshold`.
-        The probabilities are computed from the scores of clients accepted in earlier rounds. In the first
+        The probabilities are computed from the scores of clients that were kept in earlier rounds. In the first
         `window` + 1 rounds there are no probabilities yet, and all clients are kept.
     min_honest
         The smallest share of honest clients that you expect in any round. It is used only with `threshold`.
     order, window
-        The order w of the model, and the number of rounds to which the model is fitted, at least w + 1.
+        The order w of the MAR model, and the number of rounds to which it is fitted. The second number is at least
+        w + 1.
     distance
-        `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"` (after the global model was subtracted from the model and from
-        the forecast), or a number p for the L^p distance, where p may be a fraction. If an L^p distance overflows,
-        all of them are divided by d^(1/p), where d is the number of parameters.
+        `"squared-l2"`, `"l2"`, `"l1"`, `"cosine"`, or a number p for the L^p distance, where p may be a fraction.
+        For `"cosine"`, the global model is first subtracted from the model and from the forecast. If the L^p
+        distance of a client overflows, the distances of all clients are divided by d^(1/p), where d is the number
+        of parameters.
     amend_with
         What replaces the model of a dropped client in the memory. `"last-accepted"`: the client's newest model in
-        the memory, or the global model if there is none. `"global"`: the global model of the round.
+        the memory, or the global model if the memory has no model of the client. `"global"`: the global model of
+        the round.
     center
         Whether to forecast the differences between the models and the current global model, instead of the models
         themselves. By default the models are forecast.
@@ -200,8 +204,8 @@ class Flanders(Filter[FlandersState]):
     def _distances(self, state: FlandersState, round_: Round) -> tuple[FloatVector, KeptFit | FloatMatrix | None]:
         """Return the distance of each client's model to its forecast, and what `amend` uses again.
 
-        The second result is the fit if it is used for several rounds, and otherwise the inner products of all
-        vectors. It is None if different numbers are compared in each round.
+        If a fit is used for several rounds, the second result is this fit. Otherwise it is the inner products of
+        all vectors. It is None if different numbers are compared in each round.
         """
         if self.look.changes:
             rng = np.random.default_rng([state.seed, 2, state.round_number])
@@ -219,7 +223,7 @@ class Flanders(Filter[FlandersState]):
         return distances_by_products(numbering, gram, coefficients, self.distance)
 
     def _remembered(self, state: FlandersState, round_: Round, kept: IntVector, evidence: object) -> FlandersState:
-        """Return the memory with this round in it, but with the old round number and calibration."""
+        """Return the memory with this round added, but with the round number and calibration from before."""
         if state.columns is None:
             state = replace(state, columns=self.look.chosen_columns(round_, kept))
         numbering = Numbering(state.snapshots, self._seen(state, round_))

@@ -49,8 +49,8 @@ class Numbering:
     round_: Round
     """The current round."""
     zero: Array = None
-    """The vector at the place of the origin; None means zeros. If all vectors are sketches, it is a sketch that is
-    not zero: `look.in_sketch` says why."""
+    """The vector at the place of the origin; None means zeros. If the vectors are sketches, it is not zero; see
+    `look.in_sketch`."""
 
     def __post_init__(self) -> None:
         if self.snapshots:
@@ -77,7 +77,7 @@ class Numbering:
         return self.origin + 1
 
     def columns(self, snapshot: int, clients: Sequence[ClientId]) -> IntVector:
-        """Return the places of clients' rows in a snapshot.
+        """Return the places of the rows of some clients in a snapshot.
 
         The place of an absent client is that of the snapshot's global model.
         """
@@ -93,7 +93,7 @@ class Numbering:
         return {client for snapshot in self.snapshots[-count:] for client in snapshot.clients}
 
     def last_accepted(self, client: ClientId) -> int:
-        """Return the place of a client's newest remembered model, or of the global model if there is none."""
+        """Return the place of a client's newest remembered model, or of the global model if none is remembered."""
         for i in reversed(range(len(self.snapshots))):
             if client in self.snapshots[i].clients:
                 return int(self.columns(i, [client])[0])
@@ -113,9 +113,9 @@ def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> Float
 
     The differences are much smaller than the models, so the rounding errors of their inner products are small.
 
-    `known` has inner products that an earlier round has computed; None if there are none. There, the global model
-    of the newest snapshot was subtracted from the snapshots' vectors. So `known` is converted, and only the other
-    inner products are computed. The conversion is
+    `known` has the inner products of the snapshots' vectors from an earlier round; None if there are none. For
+    them, another global model was subtracted: that of the newest snapshot. So they are converted, and only the
+    other inner products are computed. The conversion is
 
         <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>,
 
@@ -144,7 +144,8 @@ def amended_snapshot(numbering: Numbering, kept: IntVector, *, last_accepted: bo
     """Return the current round as a snapshot to remember, and the place from which each of its rows comes.
 
     The model of a dropped client is replaced. With `last_accepted`, the replacement is the client's newest
-    remembered vector, or the global model if there is none. Otherwise it is the global model.
+    remembered model, or the global model if no model of the client is remembered. Otherwise the replacement is the
+    global model.
     """
     round_ = numbering.round_
     rejected = np.setdiff1d(np.arange(len(round_.clients)), kept)

@@ -1,7 +1,7 @@
 """Chooses which numbers of a model the filter `Flanders` compares: all parameters, a sample of them, or sketches.
 
-A sketch has far fewer numbers than the model. Each number of a sketch is a sum of many parameters with random
-signs. Sketches are drawn after the models have arrived, so an attacker cannot prepare for them.
+A sketch of a model has far fewer numbers than the model. Each number of a sketch is a sum of many parameters with
+random signs. The random signs are drawn after the models have arrived, so an attacker cannot prepare for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHOICES = ("random", "variance", "last-layer", "per-layer")
 
 
 class Look:
-    """Says which numbers of the models `Flanders` compares. In this base class, these are all parameters."""
+    """Says which numbers of the models `Flanders` compares. In this base class, it compares all parameters."""
 
     @property
     def changes(self) -> bool:
@@ -45,7 +45,7 @@ class Look:
         return None
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Yield all vectors of `numbering`, reduced to the compared numbers, once for each random draw.
+        """For each random draw, yield all vectors of `numbering`, reduced to the compared numbers.
 
         This method is used only if `changes` is true.
         """
@@ -68,10 +68,11 @@ class Sample(Look):
     choose
         How the parameters are chosen. `"random"`: at random. `"variance"`: the parameters in which the clients kept
         in the first round differ most. `"last-layer"`: at random from the last layer. `"per-layer"`: at random, the
-        same number from each layer. The last two need the layers: pass `layers=` to `Defense` or `Round`.
+        same number from each layer. `"last-layer"` and `"per-layer"` need the layers: pass `layers=` to `Defense`
+        or `Round`.
     redraw
-        Whether to draw new parameters in every round, after the models have arrived. This needs
-        `choose="random"`. An attacker then cannot know which parameters are compared.
+        Whether to draw new parameters in every round, after the models have arrived, so that an attacker cannot
+        know which parameters are compared. This needs `choose="random"`.
     """
 
     size: int = 500
@@ -122,7 +123,8 @@ class Sample(Look):
 class Sketch(Look):
     """Compare CountSketches of the models. New sketches are drawn in every round, after the models have arrived.
 
-    A client's score is its largest score in any sketch of the round. A sketch preserves only Euclidean distances.
+    Several sketches are drawn. A client's score is the largest of its scores in these sketches. A sketch preserves
+    only Euclidean distances.
 
     Parameters
     ----------
@@ -151,7 +153,7 @@ class Sketch(Look):
         return True
 
     def views(self, numbering: Numbering, rng: np.random.Generator) -> Iterator[Numbering]:
-        """Yield the sketches of all vectors, once for each of the `repeats` draws."""
+        """Draw `repeats` times. Yield the sketches of all vectors after each draw."""
         for _ in range(self.repeats):
             yield in_sketch(numbering, self.width, rng)
 

@@ -28,7 +28,7 @@ def distances_by_products(
         # of the origin.
         shift = 1.0 - factors.sum(axis=1) - coefficients[numbering.global_model]
         return distance_to_sums(round_.updates, round_.global_model, pieces, factors, shift, distance, centred=True)
-    around = coefficients.copy()  # the forecast minus the global model
+    around = coefficients.copy()  # weights that give the forecast minus the global model
     around[numbering.origin] += 1.0 - coefficients.sum(axis=0)
     sent = np.zeros_like(coefficients)
     sent[numbering.current, np.arange(len(numbering.current))] = 1.0
@@ -44,8 +44,8 @@ def distances_by_fit(
 ) -> FloatVector:
     """Return the distance of each client's model to its forecast, with the coefficients of a stored fit.
 
-    If `fit` is None, the forecast is the client's model in the newest snapshot. For a client that is not in the
-    fit, or was in none of the last `order` rounds, the forecast is the global model.
+    If `fit` is None, the forecast is the client's model in the newest snapshot. If a client is not in the fit, or
+    was in none of the last `order` rounds, its forecast is the global model.
     """
     newest = numbering.snapshots[-1]
     if fit is None:
@@ -66,9 +66,9 @@ def distances_by_fit(
 
 
 def _quadratic(gram: FloatMatrix, left: FloatMatrix, right: FloatMatrix) -> FloatVector:
-    """Return the inner products of weighted sums of vectors, one for each column of `left` and `right`.
+    """Return an inner product for each column of `left` and `right`: that of two weighted sums of vectors.
 
-    A column of `left` has the weights of one sum, and the same column of `right` those of the other. `gram` has the
-    inner products of the vectors.
+    A column of `left` has the weights of the first sum, and the same column of `right` has the weights of the
+    second sum. `gram` has the inner products of the vectors.
     """
     return np.asarray(np.sum(left * (gram @ right), axis=0))

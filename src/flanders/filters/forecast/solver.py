@@ -1,14 +1,15 @@
 r"""Fits the matrix autoregressive model (MAR) of `Flanders` to the remembered rounds, and computes its forecasts.
 
-The model says that :math:`X_t \approx \sum_i A_i X_{t-i} B_i^T`, where :math:`X_t` has the models of round t as its
-columns, one for each client. The sum is over i = 1 to w, where w is the order of the MAR model. :math:`A_i`
-combines parameters, and :math:`B_i` combines clients.
+The MAR model says that :math:`X_t \approx \sum_i A_i X_{t-i} B_i^T`. Here :math:`X_t` is a matrix with a column for
+each client, which is the client's model in round t. The sum is over i = 1 to w, where w is the order of the MAR
+model. The matrix :math:`A_i` combines parameters, and the matrix :math:`B_i` combines clients.
 
 If the MAR model is fitted in every round, only the forecast is needed, and neither A nor B is stored. If a fit is
-used again in later rounds, both are stored. B is stored as it is. A is large, so it is never formed. It is
-:math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to which the model was fitted. Only Z and the small
-matrices :math:`C_i` are stored. A later forecast is :math:`\sum_i B_i Y_{t-i} Z^T C_i^T Z`, where :math:`Y_t` is
-the transpose of :math:`X_t`, with a row for each client.
+used again in later rounds, B is stored. A is too large, since it has a row and a column for each parameter. But
+:math:`A_i = Z^T C_i Z`, where the rows of Z are the vectors to which the MAR model was fitted, and :math:`C_i` is a
+small matrix. So Z and the matrices :math:`C_i` are stored instead of A. A later forecast is
+:math:`\sum_i B_i Y_{t-i} Z^T C_i^T Z`, where :math:`Y_t` is the transpose of :math:`X_t`, with a row for each
+client.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Als:
     ridge_a, ridge_b
         The factors of the penalties on the squared numbers in A and B. By default there are no penalties.
     refit_every
-        Once the window of remembered rounds is full, estimate A and B only once in this many rounds. The rounds in
-        between are forecast with the last estimate. A client that was in none of the rounds
-        of this estimate is scored by its distance to the global model.
+        Once `window` rounds are remembered, estimate A and B only once in this many rounds. The rounds in between
+        are forecast with the last estimate. If a client was in none of the rounds of this estimate, it is scored by
+        the distance of its model to the global model.
     """
 
     iterations: int = 100
@@ -64,17 +65,17 @@ class Als:
 class KeptFit:
     """The coefficients of a fit that is used for several rounds.
 
-    They need as much memory as the rounds to which the model was fitted.
+    They need as much memory as the rounds to which the MAR model was fitted.
     """
 
     clients: tuple[ClientId, ...]
-    """The h clients of the rows and columns of B."""
+    """The h clients. B has a row and a column for each of them."""
     vectors: Array
-    """Z, `(k, d)`: the k vectors to which the model was fitted."""
+    """The matrix Z, `(k, d)`: the k vectors to which the MAR model was fitted."""
     inner: tuple[FloatMatrix, ...]
-    """C_1 .. C_w, `(k, k)` each."""
+    """The matrices C_1 to C_w, `(k, k)` each."""
     mixing: tuple[FloatMatrix, ...]
-    """B_1 .. B_w, `(h, h)` each."""
+    """The matrices B_1 to B_w, `(h, h)` each."""
     age: int = 0
     """How many rounds were forecast with this fit."""
 
@@ -95,9 +96,9 @@ class Forecaster:
         """Return the weights of each client's forecast, which is a weighted sum of the vectors of `numbering`.
 
         Column j of the result has the weights for client j. `gram` has the inner products of the vectors. If a
-        client was absent in a remembered round, the global model of that round takes the place of its model. The
-        forecast for a client that was in none of the last `order` rounds is the global model. If there are too few
-        rounds to fit the model, the forecast is the client's model in the newest remembered round.
+        client was absent in a remembered round, the global model of that round takes the place of its model. If a
+        client was in none of the last `order` rounds, its forecast is the global model. If there are too few rounds
+        to fit the MAR model, the forecast is the client's model in the newest remembered round.
         """
         clients = numbering.round_.clients
         everyone = numbering.remembered_clients()
@@ -162,7 +163,7 @@ class Forecaster:
         """Return the models of h clients in a snapshot, `(h, d)`.
 
         The row of an absent client is the snapshot's global model. With `center`, the current global model is
-        subtracted, in the widest float type.
+        subtracted from each row, in the widest float type.
         """
         xp = array_api_compat.array_namespace(numbering.round_.updates)
         rows = xp.stack([numbering.vector(int(place)) for place in numbering.columns(snapshot, clients)])
