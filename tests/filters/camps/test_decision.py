@@ -119,6 +119,6 @@ def test_two_halves_are_a_doubt_that_is_noted_once(caplog):
     drop_camps(found, lambda rows: [Trait("test", values, 0.1, UNKNOWN, WORDS)] * 2)
     assert found.doubt
     assert found.kept.all()
-    assert found.notes == ["two camps of like size (by test), and nothing tells which one is wrong"]
+    assert found.notes == ["two camps of about the same size (by test), and nothing tells which one is wrong"]
     assert scores_of(found, None).note == found.notes[0]
     assert len(caplog.records) == 1

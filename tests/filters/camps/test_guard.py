@@ -61,7 +61,7 @@ def test_who_turns_later_is_found_by_its_own_past_even_as_a_majority():
 def test_on_doubt_everybody_is_kept_or_the_model_stays(caplog):
     updates = turned(40, 20, 1)
     assert Defense(Guard())(updates, layers=LAYERS).kept.size == 40
-    assert "two camps of like size" in caplog.text
+    assert "two camps of about the same size" in caplog.text
     stayed = Defense(Guard(on_doubt="stay"))(updates, layers=LAYERS, global_model=np.zeros(D))
     assert stayed.kept.size == 0
     assert np.array_equal(stayed.model, np.zeros(D))
@@ -145,7 +145,7 @@ def test_a_copy_is_told_that_it_is_one():
 
 def test_a_round_in_doubt_says_so_once_and_says_what_helps(caplog):
     outcome = Defense(Guard())(turned(60, 30, 1))
-    note = "two camps of like size (by main direction), and nothing tells which one is wrong"
+    note = "two camps of about the same size (by main direction), and nothing tells which one is wrong"
     assert outcome.scores.note == note
     assert note in outcome.note
     assert caplog.text.count(note) == 1
@@ -156,9 +156,9 @@ def test_a_round_in_doubt_says_so_once_and_says_what_helps(caplog):
 def test_a_model_that_stays_in_doubt_tells_each_client_why(caplog):
     start = np.ones(D)
     outcome = Defense(Guard(on_doubt="stay"))(turned(60, 30, 1) + start, global_model=start)
-    assert "two camps of like size" in caplog.text
-    assert set(outcome.reasons.values()) == {"two camps of like size, and nothing tells which one is wrong"}
-    assert "two camps of like size" in outcome.scores.note
+    assert "two camps of about the same size" in caplog.text
+    assert set(outcome.reasons.values()) == {"two camps of about the same size, and nothing tells which one is wrong"}
+    assert "two camps of about the same size" in outcome.scores.note
     assert np.array_equal(outcome.model, start)
 
 

@@ -66,5 +66,5 @@ def test_the_past_of_clients_that_were_dropped_does_not_count_against_a_majority
 
 def test_nobody_can_tell_two_halves_apart():
     low, high = mask(20, range(10)), mask(20, range(10, 20))
-    assert wrong_camp(low, high, Past()) == (None, "two camps of like size")
+    assert wrong_camp(low, high, Past()) == (None, "two camps of about the same size")
     assert wrong_camp(mask(20, range(3)), mask(20, range(3, 20)), Past(), majority=False)[0] is None

@@ -1,14 +1,15 @@
 """The filters `Guard` and `Camps`, which compare the clients of a round with each other.
 
-If the clients form two groups that differ clearly, these groups are called camps. Some rules then say which camp is
-wrong, and its clients are dropped. The filters need not be told the number of attackers, and they work from the
-first round on. The modules, in the order of the work:
+If the clients form two groups that differ clearly, these groups are called camps. Some rules say which camp is
+wrong, and the clients of this camp are dropped. You need not tell the filters the number of attackers, and they
+work from the first round on. The modules, in the order of the work:
 
 - `crafted`: finds updates that no training makes, such as copies with or without noise.
 - `loud`: finds updates that are too long.
 - `directions`: measures how much each client's update points in the direction of the others' updates.
 - `averages`: averages such measurements over the rounds of a client.
-- `traits`: has the traits. A trait measures the clients, with one number for each client or several.
+- `traits`: measures the clients. Each kind of measurement is a trait. It has one number for each client, or
+  several.
 - `inputs`: has another trait: how much each client learns from an input of the first layer.
 - `classes`: says whether clients have mostly one class each. If so, the directions of their updates are not
   compared.

@@ -23,7 +23,7 @@ In some federations the root mean square is smaller for honest clients, for exam
 like noise. So a second test must agree: noise changes all parameters alike, and training does not (`EVEN`).
 
 The two tests need no memory and no majority of honest clients. They also find updates that are pure noise, since
-two of them differ by noise alone.
+two such updates differ by noise alone.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ For two copies with noise the root mean square is about 1 standard deviation, an
 :math:`1 / \sqrt{2n}`. So one pair of such copies in 150 is above the limit.
 """
 EVEN = 3.5
-"""Two clients differ by noise alone if `standard_errors_from_noise` is at most this for them, whatever its sign.
+"""Two clients differ by noise alone if the absolute value of `standard_errors_from_noise` is at most this for them.
 
-If two clients differ by noise, it is larger once in 2,000 pairs. For pairs of honest clients that the first test
-took for copies, it was mostly 7 to 60, on the datasets digits, characters and synthetic.
+If two clients differ by noise, the value is larger once in 2,000 pairs. For pairs of honest clients that the first
+test took for copies, the value was mostly 7 to 60, on the datasets digits, characters and synthetic.
 """
 ORIGINAL = 3.5
 """If several clients send the same update, the client with the highest fingerprint counts as its author, if this

@@ -218,8 +218,8 @@ def judge_by_examples(
 
     `wrong` is the camp that the trait itself calls wrong, or None if the trait does not tell.
 
-    If the losses of both camps are about the same, `wrong` is dropped. If `wrong` is None, the trusted clients and
-    the past decide. The majority is not asked, since the losses show no harm from either camp.
+    The losses of both camps may be about the same. In this case `wrong` is dropped. If `wrong` is None, the trusted
+    clients and the past decide. The majority is not asked, since the losses show no harm from either camp.
 
     If one camp has clearly higher losses, this camp is dropped. But no camp is dropped in three cases:
 
@@ -258,8 +258,8 @@ def far_apart(camps: TwoCamps) -> bool:
 def wrong_by_nature(camps: TwoCamps, past: Past) -> BoolVector | None:
     """Return the camp that the trait itself calls wrong, or None if it calls neither camp wrong.
 
-    The result is also None if this camp has nearly all clients (`NEARLY_ALL`), or if the past of the other camp
-    must not count against it (`Past.may_outweigh`).
+    The result is also None if the wrong camp has nearly all clients (`NEARLY_ALL`), or if the past of the other
+    camp must not count against the wrong camp (`Past.may_outweigh`).
     """
     trait, low, high = camps.trait, camps.low, camps.high
     wrong = None

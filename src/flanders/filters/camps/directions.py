@@ -4,8 +4,8 @@ r"""Measures how much each client's update points in the direction of the others
 of a client is the difference between its model and the global model.
 
 The measure is the cosine :math:`x_c` of client c's update with the middle of the round. The middle is the geometric
-median of the unit updates. A minority of them cannot move it far. There is one cosine for each part of the model,
-since an attacker may change the direction of one part only.
+median of the unit updates. A minority of the clients cannot move it far. There is one cosine for each part of the
+model, since an attacker may change the direction of one part only.
 
 One round may not show enough. So the cosines of each client are averaged over all rounds t in which it took part,
 

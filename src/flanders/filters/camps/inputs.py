@@ -1,17 +1,19 @@
 r"""Finds clients that learn from inputs from which the other clients learn little.
 
-A backdoor teaches the model a trigger: for example, a bright patch in the corner of an image makes it a boot. The
-clients that train with the trigger change the weights of these pixels a lot. Honest clients hardly change them,
-since their images are dark there. The update as a whole may look honest all the same, since a patch has few pixels.
+A backdoor teaches the model to obey a trigger. For example, the model learns that each image with a bright patch in
+its corner is a boot. The clients that train with the trigger change the weights of the pixels in this corner a lot.
+Honest clients hardly change these weights, since this corner of their images is dark. The update as a whole may
+look honest all the same, since a patch has few pixels.
 
 The test looks at the first layer, whose inputs are the features of the examples, e.g. pixels. Let :math:`u_{cij}`
 be the change that client c makes to the weight from input j to output i. The share of input j is
 
 .. math:: p_{cj} = \sum_i u_{cij}^2 \Big/ \sum_{i, k} u_{cik}^2 .
 
-For each input, the logarithms of the shares are cut into two camps (see `splitting`). The input with the most
-evidence for two camps becomes a trait, if the camp with the larger shares has at most a third of the clients. This
-camp is wrong. A larger camp is left alone: it may be half of the clients, with other classes than the other half.
+Here i runs over the outputs, and k over the inputs. For each input, the logarithms of the clients' shares are cut
+into two camps (see `splitting`). The camp with the larger shares may be wrong if it has at most a third of the
+clients. A larger camp is left alone: it may be half of the clients, with other classes than the other half. Of the
+inputs that are left, the one with the most evidence for two camps becomes a trait.
 
 An input that most clients do not use is left alone, too. In text, for example, such an input may be a rare word.
 The few honest clients that have this word learn from it. If most inputs of the model are used by few clients, no
@@ -22,7 +24,7 @@ both camps are compared with the usual share of the input, which is the median o
 before. A camp is wrong only if it is farther from the usual share than the other camp.
 
 The layers behind the first one are not tested. Their inputs are learnt features, and honest clients with different
-classes change very different ones.
+classes learn from very different features.
 """
 
 from __future__ import annotations

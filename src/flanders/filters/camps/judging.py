@@ -29,8 +29,8 @@ from flanders.linalg.products import combine
 from flanders.round import Round
 
 WORSE = 1.75
-"""A camp is worse than the other if its losses are higher by more than this many standard errors. By chance alone
-this happens in 4% of the comparisons."""
+"""A camp is worse than the other if its losses are higher by more than this many standard errors. By chance alone,
+the losses differ as much in 4% of the comparisons."""
 DRAWS = 3
 """How many random parts of the larger camp, each as large as the smaller camp, are compared with the smaller camp.
 A single part may be unusual."""
@@ -56,7 +56,7 @@ in either camp."""
 LARGEST_LOSS = 1e6
 """A loss that is larger than this, or not finite, is replaced by this. Otherwise a mean of losses might not be
 finite."""
-LIKE_SIZE = "two camps of like size"
+LIKE_SIZE = "two camps of about the same size"
 
 
 @dataclass
@@ -187,7 +187,7 @@ def wrong_camp(
         return (low if accepted[0] < accepted[1] else high), "the other camp was accepted in earlier rounds"
     risen, turned = ([measure(camp) for camp in (low, high)] for measure in (past.risen, past.turned))
     # A change of a mean cosine counts twice, since mean cosines change less than cosines with the common direction.
-    # It counts whether the cosine has risen or fallen.
+    # Both a rise and a fall count.
     common = [2 * abs(value) for value in risen]
     most = max((common, turned), key=lambda pair: abs(pair[0] - pair[1]))
     sizes = int(low.sum()), int(high.sum())

@@ -9,10 +9,11 @@ compares two explanations:
 
 The test divides the likelihood of the numbers with two camps by their likelihood with one camp, and takes the
 logarithm. From this it subtracts the cost of saying in which camp each number is. The result is called the evidence
-for two camps. Its unit is the nat. Evidence of 10 nats is a factor of :math:`e^{10}`, or 22,000.
+for two camps. Its unit is the nat. With evidence of 10 nats, two camps explain the numbers better by a factor of
+:math:`e^{10}`, or 22,000.
 
-With the variance :math:`s^2` of all numbers, the variance :math:`w^2` within the two camps, and the entropy
-:math:`H(p) = -p \log p - (1 - p) \log (1 - p)`, the evidence is
+Let :math:`s^2` be the variance of all numbers, let :math:`w^2` be the variance within the two camps, and let H be
+the entropy, :math:`H(p) = -p \log p - (1 - p) \log (1 - p)`. Then the evidence is
 
 .. math:: \Lambda = n \bigl( \tfrac12 \log (s^2 / w^2) - H(k/n) \bigr).
 
@@ -158,7 +159,7 @@ def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split |
     if n < max(FEWEST, 2 * fewest):
         return None
     x = values - np.median(values, axis=0)
-    # Column j is proportional to coordinate j minus the linear prediction of it from the other coordinates.
+    # Up to a factor, column j is the part of coordinate j that the other coordinates do not predict.
     x_given_others = x @ np.linalg.inv(covariance(x, floor))
     best: Split | None = None
     for start in (*x.T, *x_given_others.T):

@@ -3,9 +3,10 @@
 If the numbers of a trait form two groups, these groups are called camps, and one camp is dropped as wrong. There
 are two kinds of traits:
 
-- Some compare the clients of a round with each other, by the directions and lengths of their updates. They do not
-  tell which of two camps is wrong.
-- Some compare each client with its own past. They do tell which camp is wrong: the camp that is unlike its past.
+- Some traits compare the clients of a round with each other, by the directions and lengths of their updates. These
+  traits do not tell which of two camps is wrong.
+- The other traits compare each client with its own past. These traits do tell which camp is wrong: the camp that is
+  unlike its past.
 
 The direction and the length of an update are those of the difference between the client's model and the global
 model.
@@ -145,7 +146,7 @@ class Parts:
     last_layer_named: bool = False
     """Whether the names of the tensors tell which of them belong to the last layer, e.g. `2.weight` and `2.bias`.
 
-    If they do not, the last tensor counts as the last layer, though it may be only a part of that layer.
+    If the names do not tell, the last tensor counts as the last layer, though it may be only a part of that layer.
     """
 
 
@@ -190,7 +191,7 @@ def cosines_with_direction(round_: Round, products: FloatMatrix, v: Array, colum
 
 
 def headings_among(parts: Parts, rows: IntVector) -> FloatMatrix:
-    """Return the cosine of each of these n clients with the mean direction of the others, `(k, n)` for k parts.
+    """Return the cosine of each update in these n rows with the mean direction of the others, `(k, n)` for k parts.
 
     A client's own update is left out of the mean. In a small round the own update would make the cosine much
     higher, and in the next round the cosine would seem to have fallen.

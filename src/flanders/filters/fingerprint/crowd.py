@@ -2,7 +2,7 @@
 
 If most clients are attackers, they may train honestly, and then add the same vector to each of their updates. Each
 of these updates still looks like its sender's earlier updates. But the updates of the attackers have higher cosines
-with each other than those of honest clients. The attackers are then called a crowd.
+with each other than those of honest clients. Such a group of clients is called a crowd.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from flanders.linalg.products import cosines_of_gram
 from flanders.linalg.robust import robust_spread
 
 SMALLEST_CROWD = 4
-"""A crowd has at least this many clients. At least as many other clients must be in the round. The spread of fewer
-cosines is not known well enough."""
+"""A crowd has at least this many clients. At least as many other clients must be left. The spread of fewer cosines
+is not known well enough."""
 LEAST_GAP = 2.5
 """How far apart a crowd and the other clients must be.
 

@@ -59,8 +59,8 @@ def layers_in_words(known: Signatures, round_: Round, answers: Answers, suspects
     """Return in words, for each suspect's row, in which layers its update differs from what was expected.
 
     The expected update is a weighted sum of two directions: the mean direction of accepted clients, and the
-    client's mark. The mark is the direction in which the client differed from this mean when it was last accepted.
-    Suspects without a mark are left out.
+    client's mark. The mark is the direction in which the client's update differed from this mean when the client
+    was last accepted. Suspects without a mark are left out.
     """
     row_of = {client: row for row, client in enumerate(known.clients)}
     marked = np.array([client in row_of for client in round_.clients])

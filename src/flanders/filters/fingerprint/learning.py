@@ -24,8 +24,8 @@ from flanders.round import Round
 
 LEAST_LEFT = 1e-4
 """The direction of an update is the sum of a part along the common direction and a remainder. The inner products of
-marks are computed from cosines only if the remainder of each update has at least this squared length. A shorter
-remainder consists of rounding errors to a large part."""
+marks are computed from cosines only if the remainder of each update has at least this squared length. A large part
+of a shorter remainder would be rounding errors."""
 REFERENCE_ROUNDS = 5
 """The answers of accepted clients are remembered for this many rounds. New answers are compared with them.
 Older answers may no longer be usual, since training goes on."""

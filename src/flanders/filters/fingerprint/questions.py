@@ -124,7 +124,7 @@ class Answers:
 
 
 def ask_questions(known: Signatures, round_: Round, number: int) -> Answers:
-    """Return the answers for round `number`, compared with what is remembered of the clients."""
+    """Return the answers for round `number`, from its updates and what is remembered of the clients."""
     m = len(round_.clients)
     values, known_rows = np.full((m, len(CHANNELS)), np.nan), np.zeros(m, dtype=bool)
     if known.marks is None:
