@@ -157,7 +157,9 @@ def test_a_model_that_stays_in_doubt_tells_each_client_why(caplog):
     start = np.ones(D)
     outcome = Defense(Guard(on_doubt="stay"))(turned(60, 30, 1) + start, global_model=start)
     assert "two camps of about the same size" in caplog.text
-    assert set(outcome.reasons.values()) == {"two camps of about the same size, and nothing tells which one is wrong"}
+    assert set(outcome.reasons.values()) == {
+        "two camps of about the same size, and nothing tells which one is wrong"
+    }
     assert "two camps of about the same size" in outcome.scores.note
     assert np.array_equal(outcome.model, start)
 

@@ -1,7 +1,8 @@
 """The rounds that the filter `Flanders` remembers, and the inner products of all their vectors.
 
-The filter reads the large model vectors of a round only once, to compute their inner products with each other and
-with all remembered vectors. The fit, the forecast and the scores then follow from these inner products.
+The vectors of a round are the models of its clients and the global model at its start. They are large, so the
+filter reads those of the current round only once, to compute their inner products with each other and with all
+remembered vectors. The fit, the forecasts and the scores follow from these inner products.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ def products_of(numbering: Numbering, known: FloatMatrix | None = None) -> Float
     The differences are much smaller than the models, so the rounding errors of their inner products are small.
 
     `known` has the inner products of the snapshots' vectors from an earlier round; None if there are none. For
-    them, another global model was subtracted: that of the newest snapshot. So they are converted, and only the
-    other inner products are computed. The conversion is
+    them, another global model was subtracted: that of the newest snapshot. So the known inner products are
+    converted, and only the other inner products are computed. The conversion is
 
         <y_i, y_j> = known_ij + <y_i, e> + <y_j, e> - <e, e>,
 

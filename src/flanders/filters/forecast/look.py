@@ -123,8 +123,8 @@ class Sample(Look):
 class Sketch(Look):
     """Compare CountSketches of the models. New sketches are drawn in every round, after the models have arrived.
 
-    Several sketches are drawn. A client's score is the largest of its scores in these sketches. A sketch preserves
-    only Euclidean distances.
+    Several sketches are drawn in a round. A client's score is the largest of its scores in these sketches. A sketch
+    preserves only Euclidean distances.
 
     Parameters
     ----------
