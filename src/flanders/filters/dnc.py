@@ -40,8 +40,8 @@ class DnCFilter(Filter[DnCState]):
     num_malicious
         The number b of malicious clients, or the fraction of the round.
     keep
-        How many clients to keep: a number, or a fraction of the round. Those with the lowest scores are kept. By
-        default, all clients that no test flags are kept.
+        How many clients to keep: a number, or a fraction of the round. The clients with the lowest scores are kept.
+        By default, all clients that no test flags are kept.
     iterations
         The number of tests.
     sample

@@ -62,15 +62,15 @@ class FLDetector(Filter[FLDetectorState]):
     part for the first time gets the median score of the round. There are no scores in the first round.
 
     By default, as in the paper of FLDetector, the gap statistic (see `num_clusters`) tells whether the scores form
-    more than one cluster. If they do, they are divided into two clusters, and the clients in the cluster with the
+    more than one cluster. If so, the scores are divided into two clusters, and the clients in the cluster with the
     higher scores are dropped.
 
     Parameters
     ----------
     keep
         How many clients to keep: a number, or a fraction of the round. The clients with the lowest scores are kept,
-        and clusters do not matter. The FLANDERS paper keeps m - b of m clients, where b is the number of malicious
-        clients.
+        whatever the gap statistic tells. The FLANDERS paper keeps m - b of m clients, where b is the number of
+        malicious clients.
     window
         The number of rounds over which the scores are averaged, and from which the Hessian is estimated.
 
@@ -182,9 +182,10 @@ class FLDetector(Filter[FLDetectorState]):
 def hessian_times(vector: Array, steps: tuple[Array, ...], changes: tuple[Array, ...]) -> Array:
     r"""Return the L-BFGS estimate of the Hessian H, multiplied by a vector v.
 
-    The columns of S are the `steps`, and those of Y are the `changes` of the gradient in these steps. The estimate
-    has a compact form. Let :math:`\sigma = \langle y, s \rangle / \langle s, s \rangle` for the newest step s and
-    change y. Let L be the part of :math:`S^T Y` below its diagonal, and D its diagonal. Then
+    The columns of the matrix S are the `steps`. The columns of the matrix Y are the `changes` of the gradient in
+    these steps. The estimate has a compact form. Let :math:`\sigma = \langle y, s \rangle / \langle s, s \rangle`
+    for the newest step s and change y. Let L be the part of :math:`S^T Y` below its diagonal, and D its diagonal.
+    Then
 
     .. math:: H v = \sigma v - [\sigma S \; Y]
               \begin{pmatrix} \sigma S^T S & L \\ L^T & -D \end{pmatrix}^{-1}

@@ -30,8 +30,8 @@ class KMeans(Stateless):
     Parameters
     ----------
     keep
-        How many clients to keep: a number, or a fraction of the round. Those with the lowest scores are kept. By
-        default, the clients with a score of at most `suspicion` are kept.
+        How many clients to keep: a number, or a fraction of the round. The clients with the lowest scores are kept.
+        By default, the clients with a score of at most `suspicion` are kept.
     separation
         The smallest share of the variance that the clusters of a telling parameter explain.
     suspicion

@@ -18,8 +18,8 @@ from flanders.round import Round
 from flanders.state import saveable
 
 SHORTEST, LONGEST = 0.1, 3.0
-"""The length of an update is abnormal if it is less than the first number times the median length of the round, or
-more than the second number times it. The numbers are those of the paper."""
+"""The length of an update is normal if it is between these two multiples of the median length of the round. The
+numbers are those of the paper."""
 
 
 @saveable
