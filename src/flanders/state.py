@@ -29,8 +29,8 @@ from flanders.state_types import check_fields
 FORMAT = "flanders-state-3"
 """The version of the file format. Files of another version are refused."""
 SMALL = 256
-"""An array of at most this many bytes is saved as text in the JSON. That is faster than a file of its own in the
-archive."""
+"""An array of at most this many bytes is saved as text in the JSON. Writing a separate file into the archive takes
+longer."""
 C = TypeVar("C", bound=type)
 _TYPES: dict[str, type] = {}  # the dataclasses that are marked with `saveable`, by name
 
@@ -130,7 +130,7 @@ def digest_of(encoded: object, checksums: Iterable[int]) -> str:
 
 
 def _check_size(file: BinaryIO) -> None:
-    """Raise an `InputError` if an archive is smaller than its content, which means that it is compressed.
+    """Raise an `InputError` if an archive is compressed. It is then smaller than its content.
 
     `save_state` never compresses. A small compressed file of an attacker could unpack to more than the memory
     holds.
@@ -150,9 +150,9 @@ def _unreadable(name: str, error: Exception) -> InputError:
 
 
 def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
-    """Return a value in a form that JSON can hold. In place of a large array, this form has only its name.
+    """Return a value in a form that JSON can hold. Append the large arrays to `arrays`.
 
-    Large arrays are appended to `arrays`.
+    In the returned form, each large array is replaced by its name.
     """
     if isinstance(value, np.generic):
         value = value.item()
