@@ -219,7 +219,7 @@ class Defense:
         self._model: Array = None
         self._rounds, self._callbacks = 0, Callbacks("Defense", callbacks)
         self._aggregation: dict[str, object] = {}
-        self._loaded: str | None = None  # the file that the memory was loaded from, until the next round succeeds
+        self._loaded: str | None = None  # the file that the memory came from; None after the next round
 
     def __call__(
         self,

@@ -99,9 +99,9 @@ class RoundRecord:
     attack_success: float = math.nan
     """How well the attack works: the share of targeted test examples to which the model gives the attacker's class.
 
-    If the attack puts a trigger into images, all test images of other classes are targeted, with the trigger put
-    into them. If the attack flips the labels of a class, the test examples of this class are targeted. NaN if the
-    attack has no target.
+    If the attack puts a trigger into images, the targeted examples are test images with the trigger. Images that
+    truly belong to the attacker's class are left out. If the attack flips the labels of a class, the targeted
+    examples are the test examples of this class. NaN if the attack has no target.
     """
     seconds: Mapping[str, float] = field(default_factory=dict)
     """The time of each phase; see `PHASES`."""

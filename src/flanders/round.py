@@ -264,7 +264,7 @@ def check_layers(layers: Mapping[str, int] | None, d: int) -> Mapping[str, int]:
     if sum(sizes) != d:
         raise InputError(
             f"`layers` must cover all {d} parameters of a row, but the sizes in it add up to {sum(sizes)}. Leave "
-            "it out, or list all tensors of the model in their order."
+            "`layers` out, or list all tensors of the model in their order."
         )
     return layers
 

@@ -106,7 +106,10 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
         raise _unreadable(name, error) from error
     file_format = tree.get("format") if isinstance(tree, dict) else None
     if file_format != FORMAT:
-        raise InputError(f"{name} has the format {file_format!r}; this version reads {FORMAT!r}.")
+        raise InputError(
+            f"{name} has the format {file_format!r}, but this version reads {FORMAT!r}. Load it with the version "
+            "that wrote it, or start with an empty memory."
+        )
     try:
         if tree["digest"] != digest_of(tree["state"], checksums):
             raise InputError(f"{name} was changed after it was saved. Restore it from a copy.")
@@ -192,7 +195,7 @@ def _decode(value: Any, arrays: dict[str, NDArray[Any]], like: Array) -> Any:
             return array
         if like is None or type(like).__module__.partition(".")[0] != value["library"]:
             raise InputError(
-                f"This state was saved from {value['library']} arrays. Pass `like=` any such array, on the device "
+                f"This state was saved from {value['library']} arrays. Pass such an array as `like`, on the device "
                 "where the rounds run."
             )
         xp = array_api_compat.array_namespace(like)

@@ -125,7 +125,7 @@ class MultiKrum(Aggregator):
 
 @dataclass(frozen=True)
 class Bulyan(Aggregator):
-    r"""Select m - 2b models by Krum. For each parameter, average their m - 4b values nearest to the median.
+    r"""Select m - 2b models by Krum. Average the m - 4b values of each parameter that are nearest to the median.
 
     .. math:: g_j = \frac{1}{m - 4b} \sum_{c \in N_j} \theta_{cj}, \quad
               N_j \text{: the } m - 4b \text{ selected models nearest to their median in parameter } j

@@ -33,7 +33,7 @@ class ModelReplacement(Attack):
     Parameters
     ----------
     boost
-        The factor that is used in place of m / b. Default: m / b.
+        The factor with which each step is multiplied, before its length is bounded. Default: m / b.
     bound
         The largest length S of a step. Default: the length is not bounded.
 
@@ -95,8 +95,8 @@ class Neurotoxin(Attack):
 
     In the simulator, malicious clients set the gradients of busy parameters to zero during their local training, as
     in the paper. Elsewhere, e.g. with `--engine flower`, they train all parameters, and then set the busy ones back
-    to the values of the global model. In the first round that the attacker sees, there is no last step yet. Its
-    clients then send their trained models.
+    to the values of the global model. In the first round that the attacker sees, there is no last step yet. The
+    attacker's clients then send their trained models.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class SlowDrift(Attack):
 
     t counts the poisoned rounds, from 1. The unit vector v is the direction of the pull. It is opposite to the mean
     honest step of the first round that the attacker saw. The pull changes little from one round to the next. A
-    filter that learns from accepted models may so get used to it, and in the end accept even a long pull.
+    filter that learns from accepted models may get used to the pull, and in the end accept even a long one.
 
     Parameters
     ----------

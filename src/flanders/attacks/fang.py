@@ -84,11 +84,11 @@ class Opt(Attack):
 
 @dataclass(frozen=True)
 class OptTrimmedMean(Attack):
-    r"""Put every parameter just outside the range of the honest values, opposite to the honest mean step.
+    r"""Put every parameter just outside the range of the honest values, against the honest mean step.
 
     Let min and max be the smallest and the largest honest value of parameter j. If the honest mean of the parameter
-    is above the global model, the malicious values are drawn just below min. If it is below, they are drawn just
-    above max. They are uniformly distributed (U) on one of these intervals:
+    is above the global model, the malicious values are drawn just below min. If it is below the global model, they
+    are drawn just above max. They are uniformly distributed (U) on one of these intervals:
 
     .. math:: x_j \sim U[\min/k, \min] \text{ or } U[k \min, \min], \qquad
               x_j \sim U[\max, k \max] \text{ or } U[\max, \max/k]

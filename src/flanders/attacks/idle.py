@@ -31,8 +31,8 @@ class DeltaFreeRider(Attack):
     Client c sends :math:`x_c`. t counts the rounds in which a client of the attacker takes part, and :math:`g_t` is
     the global model at the start of round t. The last step is :math:`g_t - g_{t-1}`, and r is the root mean square
     of its parameters. The paper calls the attack "delta weights" without noise, and "advanced delta weights" with
-    noise. In the first round that the attacker sees, there is no last step yet. Its clients then send the global
-    model back unchanged.
+    noise. In the first round that the attacker sees, there is no last step yet. The attacker's clients then send
+    the global model back unchanged.
 
     Parameters
     ----------

@@ -143,11 +143,11 @@ def squares_by_layer(
     `layers` has the name and the number of columns of each layer, in the order of the columns. `rows` has the
     numbers of some rows of `updates`. The result has a row for each entry of `rows`, and a column for each layer.
 
-    Let :math:`x_c` be the row of `updates` whose number is entry c of `rows`, :math:`s_c` entry c of `scale`, and g
-    the global model. The result is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the
-    columns of the layer. Each element of `expected` describes one term k of the sum. It has three parts: the
-    factors :math:`a_{kc}`, a matrix, and row numbers. Entry c of the row numbers says which row of the matrix is
-    :math:`v_{kc}`.
+    The result is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the columns of the layer.
+    Here c counts the entries of `rows`, :math:`x_c` is the row of `updates` with the number `rows[c]`, :math:`s_c`
+    is `scale[c]`, and g is the global model. Each element of `expected` describes one term k of the sum. It has
+    three parts: the factors :math:`a_{kc}`, a matrix, and row numbers. Entry c of the row numbers says which row of
+    the matrix is :math:`v_{kc}`.
     """
     xp = array_api_compat.array_namespace(updates)
     totals: list[Array] = [0.0] * len(layers)

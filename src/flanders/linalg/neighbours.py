@@ -10,7 +10,7 @@ from flanders.arrays import FloatMatrix, FloatVector, IntVector
 def krum_scores(distances: FloatMatrix, num_malicious: int) -> FloatVector:
     """Return, for each row, the sum of the squared distances to the m - b - 2 other rows that are nearest to it.
 
-    m is the number of rows, and b is `num_malicious`. If m - b - 2 is less than 1, the nearest row counts.
+    m is the number of rows, and b is `num_malicious`. If m - b - 2 is less than 1, only the nearest row counts.
     `distances` has the squared distances.
 
     References

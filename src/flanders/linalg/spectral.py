@@ -79,7 +79,7 @@ class DivideAndConquer:
         if dropped >= m:
             raise InputError(
                 f"{self.caller}(num_malicious={self.num_malicious}, filtering_fraction={self.filtering_fraction}) "
-                f"would drop {dropped} of {m} updates. Lower either, or keep more clients."
+                f"would drop {dropped} of {m} updates. Lower one of the two, or let the filter keep more clients."
             )
         return dropped
 

@@ -39,7 +39,7 @@ class FlandersReferenceState:
     round_number: int = 0
     """How many rounds the filter has seen."""
     newest: Snapshot | None = None
-    """The sampled parameters of the last round's models. The new global model replaces dropped models."""
+    """The sampled parameters of the last round's models. Dropped models are replaced by the new global model."""
     calibration: Calibration = field(default_factory=Calibration)
     """A summary of the scores of kept clients in earlier rounds. It is used only with a `threshold`."""
 

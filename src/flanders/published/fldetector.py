@@ -38,8 +38,8 @@ class FLDetectorLagged(FLDetector):
         How many clients to keep in a round: a number, or a fraction of the clients. The clients with the lowest
         scores are kept.
     window
-        The number of rounds over which the scores are averaged, and from which the Hessian of the loss is
-        estimated.
+        How many rounds the filter remembers. It averages the shares over these rounds, and estimates the Hessian of
+        the loss from them.
 
     Examples
     --------
