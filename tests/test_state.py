@@ -147,7 +147,7 @@ def test_a_state_can_go_through_bytes(state, tmp_path):
     assert state_to_bytes(state_from_bytes(data)) == data
     with pytest.raises(InputError, match=r"The saved state is not a readable state file"):
         state_from_bytes(data[:50])
-    with pytest.raises(InputError, match=r"Pass `like=`"):
+    with pytest.raises(InputError, match=r"Pass such an array as `like`"):
         state_from_bytes(state_to_bytes({"x": torch.ones(2)}))
 
 

@@ -1,7 +1,7 @@
 """Protect federated learning from malicious clients.
 
-A `Round` holds the models that the clients have trained, as an array of shape `(m, d)`. It has a row for each of
-the m clients and a column for each of the d parameters. An `Attack` replaces the models of malicious clients. A
+A `Round` holds the models that the clients have trained. They are an array of shape `(m, d)`, with a row for each
+of the m clients and a column for each of the d parameters. An `Attack` replaces the models of malicious clients. A
 `Filter` decides which clients to keep. An `Aggregator` turns the kept models into one model. A `Defense` has a
 filter and an aggregator, and protects one round after the other.
 """

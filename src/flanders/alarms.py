@@ -16,8 +16,7 @@ from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 
 Streaks = Mapping[ClientId, int]
-"""How many times in a row each client has been dropped or refused. A client has no entry if it was kept the last
-time."""
+"""For each client, how many times in a row it has been dropped or refused. It has no entry after it was kept."""
 
 IN_A_ROW = 3
 """A client that is dropped or refused this many times in a row causes an alarm. An honest client may be dropped
@@ -27,8 +26,9 @@ MOST_OF_THE_WEIGHT = 0.5
 says how much a reply counts in the average. With more than half of the total weight, one reply outweighs all the
 others together."""
 MOST_REMEMBERED = 100_000
-"""The most clients in `Streaks`. There is a limit, since attackers may invent new client ids in every round. If
-there are more clients, those that were dropped or refused longest ago are forgotten."""
+"""The most clients in `Streaks`. Attackers may invent new client ids in every round, and would otherwise fill the
+memory. This many entries take about 10 MB. If there are more, the clients that were dropped or refused longest ago
+are forgotten."""
 MOST_NAMED = 5
 """The most clients that the text of an alarm names, so that it stays short. `Alarm.clients` has all of them."""
 LONGEST_NAME = 40
@@ -90,8 +90,8 @@ class Lookout:
 def alarms_of(record: RoundRecord, streaks: Streaks) -> tuple[Alarm, ...]:
     """Return the alarms of a round. `streaks` is what `streaks_after` returned for this round.
 
-    A client that is dropped again after its alarm causes no second alarm. Once it has been kept, its count starts
-    again at zero.
+    A client that is dropped again right after its alarm causes no second alarm. Its count starts again at zero once
+    the client has been kept.
     """
     alarms = [_stayed(record), _heavy_reply(record), _widened(record), _dropped_in_a_row(record, streaks)]
     return tuple(alarm for alarm in alarms if alarm is not None)
@@ -101,8 +101,8 @@ def streaks_after(record: RoundRecord, streaks: Streaks) -> Streaks:
     """Return how many times in a row each client has been dropped or refused, this round included.
 
     `streaks` is the result for the round before. If a client did not reply, or was not asked to, its count stays
-    the same. If nobody was kept in a round, being dropped says nothing about a single client. A drop then does
-    not count.
+    the same. A drop counts only if some client was kept in the round. A round in which everybody is dropped says
+    nothing about a single client.
     """
     counts, offences = dict(streaks), _offences(record)
     for client in record.clients:
@@ -133,7 +133,7 @@ def _any_kept(record: RoundRecord) -> bool:
 
 
 def _offences(record: RoundRecord) -> set[Fate]:
-    """Return what counts against a client in this round: being refused and, if somebody was kept, being dropped."""
+    """Return the fates that count against a client. Being dropped counts only if another client was kept."""
     return {Fate.REFUSED, Fate.DROPPED} if _any_kept(record) else {Fate.REFUSED}
 
 

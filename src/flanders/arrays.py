@@ -76,8 +76,8 @@ def copied(array: Array) -> Array:
 def normals_like(array: Array, rng: np.random.Generator) -> Array:
     """Return independent standard normal numbers, in the shape, dtype, library and device of `array`.
 
-    For a tensor on a GPU, PyTorch draws the numbers on the GPU, with a seed from `rng`. That is a hundred times
-    faster than NumPy. But these numbers differ from the numbers that the same `rng` gives on a CPU.
+    For a tensor on a GPU, PyTorch draws the numbers on the GPU, with a seed from `rng`. This is a hundred times
+    faster than NumPy. But the numbers are not those that the same `rng` gives on a CPU.
     """
     xp = array_api_compat.array_namespace(array)
     if array_api_compat.is_torch_array(array) and not is_on_host(array):

@@ -1,8 +1,8 @@
 """The class `AsyncRounds`: asynchronous rounds, in which the server does not wait for slow clients.
 
 The server gives a client the newest global model whenever the client is ready. It collects the replies in a buffer,
-and a round ends when the buffer is full. This method is called FedBuff. The replies of one round may come from
-clients that were given different global models. The age of a reply is the number of rounds that ended while the
+and a round ends when the buffer is full. This method is called FedBuff. Clients whose replies are in the same round
+may have started from different global models. The age of a reply is the number of rounds that ended while its
 client trained.
 
 All models are flat: vectors of their d parameters.

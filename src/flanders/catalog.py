@@ -1,4 +1,4 @@
-"""The registries of attacks, filters, aggregators and pre-aggregators: tables of their names and classes.
+"""Tables of all attacks, filters, aggregators and pre-aggregators by name. Such a table is called a registry.
 
 Specs (TOML files that describe experiments) and the command line find a class by its name in these tables. To add
 an attack, for example, write a file in `attacks/` and add a line to `ATTACKS`.

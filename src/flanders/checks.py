@@ -19,8 +19,8 @@ def check_number(
 ) -> None:
     """Raise an `InputError` unless `value` is a finite number from `low` to `high`.
 
-    With `whole`, `value` must be an integer. `caller` is the name of a class or function, and `name` is the name of
-    its parameter. The message has both.
+    With `whole`, `value` must be an integer. For the message, `caller` is the name of a class or function, and
+    `name` is the name of its parameter.
     """
     kinds = int | np.integer if whole else int | np.integer | float | np.floating
     right_type = isinstance(value, kinds) and not isinstance(value, bool)

@@ -67,11 +67,11 @@ def registry(kind: str) -> AnyRegistry:
 
 @cache
 def installed(kind: str) -> tuple[dict[str, type[Any]], dict[str, str]]:
-    """Return two tables of what other packages have registered as entry points of the group `flanders.<kind>`.
+    """Return the classes of a kind that other packages have registered, as two tables.
 
-    The first table has the classes by name. The second table has the names of the classes that cannot be used, and
-    says why. These classes are skipped, so that a mistake in another package does not stop commands that do not
-    need this package.
+    A package registers a class as an entry point of the group `flanders.<kind>`. The first table has the usable
+    classes by name. The second table has the names of the other classes, and says why they cannot be used. These
+    classes are skipped, so that a mistake in one package does not stop commands that do not need this package.
     """
     usable, broken = {}, {}
     for entry in metadata.entry_points(group=f"flanders.{kind}"):

@@ -10,10 +10,10 @@ from flanders.round import ClientId
 V = TypeVar("V")
 
 ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
-"""The limit on remembered clients is ten times the number of clients in a round, but at least a hundred.
+"""Two numbers from which the limit is computed: ten times the number of clients in a round, but at least a hundred.
 
-So no client is forgotten if at least a tenth of all clients takes part in each round. Without a limit, made-up
-client ids would fill the memory.
+If at least a tenth of all clients takes part in each round, no client is forgotten. Without a limit, made-up client
+ids would fill the memory.
 """
 
 

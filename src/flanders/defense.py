@@ -1,7 +1,7 @@
 """The function `defend` protects one round. The class `Defense` protects one round after the other.
 
-To protect a round means to let a filter drop suspicious clients, and to aggregate the models of the others. The
-models of a round are an array with a row for each client.
+To protect a round means to let a filter drop suspicious clients, and to aggregate the models of the other clients.
+The models of a round are an array with a row for each client.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
 NO_SCORES = "no scores yet: all usable models were aggregated"
 """The note of a round in which the filter gives no scores, and no update is too long."""
 FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
-"""The note of any other round in which the filter knows too little to judge."""
+"""The note of a round in which the filter knows too little to judge, but can drop clients that stand out."""
 UNUSABLE = "values not finite, or too large"
 """The reason why a client's model is left out before the filter sees it."""
 MOST_NAMED, LONGEST_NAME = 20, 80
@@ -59,10 +59,10 @@ def defend(
     """Protect one round: score the clients, select which to keep, aggregate their models, remember the round.
 
     `state` is the filter's memory. `aggregate` takes the indices of the kept rows and returns the new model.
-    `fallback` is used instead of `aggregate` while the filter knows too little to judge. Rows with values that are
-    not finite, or too large to compute with, are left out before the filter sees them. If the filter gives no
-    scores, the other rows are kept, except those that are much farther from the global model than most rows. The
-    global model stays as it is if nobody is kept, or if a computation of the filter or the aggregator fails.
+    `fallback` is used instead of `aggregate` while the filter knows too little to judge. A row is left out before
+    the filter sees it if it has values that are not finite, or too large to compute with. If the filter gives no
+    scores, a row is dropped only if it is much farther from the global model than most rows. If nobody is kept, or
+    a computation of the filter or the aggregator fails, the global model stays as it is.
     """
     usable = usable_clients(round_)
     if usable.size == 0:
@@ -130,7 +130,7 @@ def _outcome(
     note: str,
     reasons: Mapping[int, str] | None = None,
 ) -> Outcome:
-    """Return the outcome. Without scores, `reasons` says why rows are dropped. `note` replaces a missing reason."""
+    """Return the outcome. If there are no scores, `reasons` says why rows are dropped; `note` is the default."""
     if kept.size == 0:
         log.warning("%s", note)
     why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
@@ -164,12 +164,12 @@ def _records(
 
 
 class Defense:
-    """A filter and an aggregator in one object, which remembers what it needs from one round to the next.
+    """A filter and an aggregator in one object. It remembers what they need from one round to the next.
 
     Parameters
     ----------
     filter
-        Decides which clients to keep. Default: `Guard()`, which need not be told the number of attackers.
+        Decides which clients to keep. Default: `Guard()`. You need not tell it the number of attackers.
     aggregator
         Turns the kept models into one model. Default: `FedAvg()`, the weighted average.
     fallback
@@ -219,7 +219,7 @@ class Defense:
         self._model: Array = None
         self._rounds, self._callbacks = 0, Callbacks("Defense", callbacks)
         self._aggregation: dict[str, object] = {}
-        self._loaded: str | None = None  # the file that the memory was loaded from, until the next round succeeds
+        self._loaded: str | None = None  # the file that the memory came from; None after the next round
 
     def __call__(
         self,

@@ -35,8 +35,8 @@ class DefenseState:
     def check(self, filter: object, name: str, state: object, rng: np.random.Generator) -> None:
         """Raise an `InputError` if a `Defense` with this filter cannot continue from this memory.
 
-        `name` is the filter with its parameters, as text. `state` is a new memory of this filter. The saved
-        memory must have its type. `rng` is the random generator of the `Defense`.
+        `name` is the filter with its parameters, as text. `state` is a new memory of this filter: the saved memory
+        must be of the same type. `rng` is the random generator of the `Defense`.
         """
         if self.filter != name:
             raise InputError(

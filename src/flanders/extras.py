@@ -23,8 +23,8 @@ class MissingExtra(InputError, ModuleNotFoundError):
 def needing(extra: str) -> Iterator[None]:
     """If an import inside the block fails, raise an error that names the extra to install.
 
-    If one such block is inside another, the error names the extra of the outer block. The extra of an outer block
-    must also install the packages that the inner block needs.
+    Such a block may be inside another one. The error then names the extra of the outer block. So this extra must
+    also install the packages that the inner block needs.
 
     Examples
     --------

@@ -20,8 +20,8 @@ if sys.platform != "win32":
 DATABASE = b"SQLite format 3\0"
 """The first bytes of a results file, which is an SQLite database with the results of experiments."""
 YOUNGEST = 10.0
-"""A file that a killed process has not finished is removed only if it was not changed for this many seconds. A
-process first makes its file and then locks it. So a file without a lock may still be in use if it is new."""
+"""A file without a lock counts as left by a killed process if it has not changed for this many seconds. A newer
+file may be in use: a process locks its file shortly after it has made it."""
 
 
 @contextlib.contextmanager
@@ -119,8 +119,8 @@ def writing(folder: Path, named: str = "") -> Iterator[None]:
 def file_name(text: str) -> str:
     """Return a text as a file name. Letters, digits, dots and underscores stay.
 
-    A hyphen replaces any other characters. Hyphens and dots at both ends are removed. If nothing is left, the name
-    is "run".
+    Other characters become hyphens, one for each group of neighbours. Hyphens and dots at both ends are removed. If
+    nothing is left, the name is "run".
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Tells which columns of a row of updates belong to which layer of the model.
 
-A row has all parameters of a model. The functions take a table `tensors`: the number of parameters of each tensor,
-by the tensor's name, in the order of a row. The `layers` of a `Round` are such a table.
+A row has all parameters of a model, one tensor after the other. The functions take a table `tensors` with the name
+of each tensor and its number of parameters, in the order of the row. The `layers` of a `Round` are such a table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sizes_of_layers(tensors: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slice:
-    """Return which columns of a row are the last layer. `sizes_of_layers` says what a layer is.
+    """Return the columns of the last layer, as a slice. `sizes_of_layers` says what a layer is.
 
     If the last tensor has no dot in its name, the last `without_owner` tensors count as the last layer.
 
@@ -46,23 +46,24 @@ def last_layer_of(tensors: Mapping[str, int], *, without_owner: int = 1) -> slic
 
 @dataclass(frozen=True)
 class WeightedLayer:
-    """Where the weights of a layer are in a row of updates. The layer is fully connected, or a convolution."""
+    """The place of a layer's weights in a row of updates. The layer is fully connected or convolutional."""
 
     name: str
     """The name of the tensor that holds the weights."""
     start: int
     """The column of the first weight."""
     outputs: int
-    """The number of outputs. For a convolution, it is the number of output channels."""
+    """The number of outputs. In a convolutional layer, the outputs are its output channels."""
     inputs: int
     """The number of weights of each output."""
 
 
 def weighted_layers_of(tensors: Mapping[str, int]) -> list[WeightedLayer]:
-    """Return the layers with weights and biases that the names and sizes of the tensors show.
+    """Return the layers with weights and biases, found by the names and sizes of the tensors.
 
-    In such a layer, the bias follows the weights and has the same owner, e.g. `fc.weight` and `fc.bias`. The bias
-    has a number for each output. As in PyTorch, the weights of an output are neighbours in the row.
+    In such a layer, the tensor of the biases follows the tensor of the weights. Both names are the same before the
+    last dot, e.g. `fc.weight` and `fc.bias`. There is one bias for each output. As in PyTorch, the weights of an
+    output are neighbours in the row.
 
     Examples
     --------

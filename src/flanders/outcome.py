@@ -13,7 +13,7 @@ from flanders.round import ClientId
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Outcome:
-    """The result of a protected round: a filter has dropped suspicious clients, and the rest was aggregated.
+    """The result of a protected round: the new model, and what happened to each client.
 
     The models of a round are an array with a row for each client.
     """
@@ -32,7 +32,7 @@ class Outcome:
     """Anything unusual that happened, in words. Empty if nothing did."""
 
     def __str__(self) -> str:
-        """The outcome in five lines: how many clients were kept, which were not, why, the model, and the note."""
+        """Return the outcome in five lines: who was kept, who was not, why, the size of the model, the note."""
         model = f"model     {self.model.shape[0]:,} parameters, {self.model.dtype}"
         return "\n".join([*lines_about(self.clients), model, f"note      {self.note or '-'}"])
 

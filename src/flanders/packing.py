@@ -1,4 +1,4 @@
-"""Functions that turn models into rows, and a row back into a model. A `Defense` takes an array of rows.
+"""Functions that turn models into the rows that a `Defense` takes, and a row back into a model.
 
 A model is a `state_dict` (arrays by name) or a list of arrays. The arrays may be those of NumPy, PyTorch, CuPy or
 JAX. A row is a vector of all numbers of a model.
@@ -16,7 +16,7 @@ from flanders.arrays import Array, without_graph
 from flanders.checks import InputError
 
 Model = Mapping[str, Array] | Sequence[Array]
-"""The arrays of one model, by name or in their order."""
+"""The arrays of one model: a table of arrays by name, or a list of arrays."""
 log = logging.getLogger("flanders")
 
 
@@ -54,7 +54,7 @@ def pack(models: Sequence[Model], like: Model | None = None) -> Array:
         if like is None:
             raise InputError(
                 f"Model {number} does not have the arrays of model 0: {problem}. Pack models of one kind, or pass "
-                "`like=` the global model. Then a model that does not fit is refused, and the round goes on."
+                "the global model as `like`. Then a model that does not fit is refused, and the round goes on."
             )
         log.warning("flanders: the model in row %s is refused: %s", number, problem)
         row = _row(pattern)
@@ -93,7 +93,7 @@ def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
 
 
 def layers_of(model: Model) -> dict[str, int]:
-    """Return how many numbers each array of a model has, by the array's name. A `Defense` takes this as `layers=`.
+    """Return the name and the size of each array of a model, as the table that a `Defense` takes as `layers=`.
 
     Examples
     --------

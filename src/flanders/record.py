@@ -1,7 +1,6 @@
 """The record of a round: what happened to each client, and to the round as a whole.
 
-The results file, the export, the report, the simulator and the Flower wrapper all use these fields. They are
-defined only here.
+The results file, the export, the report, the simulator and the Flower wrapper all use these classes.
 """
 
 from __future__ import annotations
@@ -96,12 +95,13 @@ class RoundRecord:
     accuracy: float = math.nan
     """The accuracy of the new global model on the server's test examples. NaN if it was not measured."""
     loss: float = math.nan
-    """The loss of the new global model on the same examples. NaN if it was not measured."""
+    """The loss of the new global model on the server's test examples. NaN if it was not measured."""
     attack_success: float = math.nan
-    """The share of the targeted test examples that the model puts into the class that the attacker wants.
+    """How well the attack works: the share of targeted test examples to which the model gives the attacker's class.
 
-    If the attack puts a trigger into images, all test images with the trigger are targeted. If the attack flips the
-    labels of a class, the examples of this class are targeted. NaN if the attack has no target.
+    If the attack puts a trigger into images, the targeted examples are test images with the trigger. Images that
+    truly belong to the attacker's class are left out. If the attack flips the labels of a class, the targeted
+    examples are the test examples of this class. NaN if the attack has no target.
     """
     seconds: Mapping[str, float] = field(default_factory=dict)
     """The time of each phase; see `PHASES`."""
@@ -111,11 +111,11 @@ class RoundRecord:
     """How many times as wide as usual the filter's limits are. 1 if they are as usual. A filter widens its limits
     after rounds in which it kept nobody, so that the training goes on."""
     source_accuracy: float = math.nan
-    """The share of the targeted test examples that the model puts into their true class; see `attack_success`. NaN
-    if the attack has no target."""
+    """The share of the targeted test examples that get their true class; see `attack_success`. NaN if the attack
+    has no target."""
 
     def having(self, *fates: Fate) -> list[ClientRecord]:
-        """Return the records of the clients with one of these fates."""
+        """Return the records of the clients whose fate is one of `fates`."""
         return [client for client in self.clients if client.fate in fates]
 
     @property

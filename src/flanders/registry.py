@@ -24,13 +24,13 @@ class Entry:
     summary: str
     """The first paragraph of the docstring of the class."""
     parameters: dict[str, object]
-    """The default of each parameter. It is `REQUIRED` if the parameter has no default."""
+    """The default value of each parameter. A parameter without a default has the value `REQUIRED`."""
     family: str = ""
     """The heading under which the entry is listed."""
 
 
 REQUIRED = "required"
-"""This text stands in `Entry.parameters` if a parameter has no default."""
+"""The value in `Entry.parameters` of a parameter that has no default."""
 OTHERS = "From other packages"
 """The heading for entries that other packages have registered."""
 
@@ -38,15 +38,15 @@ OTHERS = "From other packages"
 class UnknownNameError(InputError, KeyError):
     """A registry has no entry with this name. It is a KeyError, since a registry is a mapping."""
 
-    __str__ = Exception.__str__  # that of a KeyError would put the message into quotes
+    __str__ = Exception.__str__  # the `__str__` of a KeyError puts the message into quotes
 
 
 class Registry(Generic[T], Mapping[str, type[T]]):
     """A read-only table of frozen dataclasses by name.
 
-    `kind` says in messages what the entries are, e.g. "aggregator". Entries may be listed in families, which are
-    groups with a heading. `families` has the heading of each entry, by the entry's name. `broken` has the entries
-    of other packages that cannot be used: the keys are their names, and the values say why.
+    `kind` says in messages what the entries are, e.g. "aggregator". `headings` says for each entry, by its name,
+    under which heading it is listed. The entries under one heading are a family. `broken` has the entries of other
+    packages that cannot be used: the keys are their names, and the values say why.
 
     Examples
     --------
@@ -63,17 +63,17 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         self,
         kind: str,
         entries: Mapping[str, type[T]],
-        families: Mapping[str, str] | None = None,
+        headings: Mapping[str, str] | None = None,
         broken: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
         self._entries = dict(entries)
-        self._families = {} if families is None else dict(families)
+        self._headings = {} if headings is None else dict(headings)
         self.broken = {} if broken is None else dict(broken)
 
     @classmethod
     def grouped(cls, kind: str, families: Mapping[str, Mapping[str, type[T]]]) -> Registry[T]:
-        """Return a registry. `families` has for each heading the entries under it, by name."""
+        """Return a registry. `families` has tables of entries by name, and the heading of each table is its key."""
         entries = {name: entry for family in families.values() for name, entry in family.items()}
         return cls(kind, entries, {name: heading for heading, family in families.items() for name in family})
 
@@ -81,12 +81,12 @@ class Registry(Generic[T], Mapping[str, type[T]]):
         """Return this registry with the entries `more` of other packages added. `Registry` explains `broken`."""
         if not more and not broken:
             return self
-        headings = self._families and {**self._families, **dict.fromkeys(more, OTHERS)}
+        headings = self._headings and {**self._headings, **dict.fromkeys(more, OTHERS)}
         return Registry(self.kind, {**self._entries, **more}, headings, broken)
 
     def family_of(self, name: str) -> str:
         """Return the heading under which an entry is listed. It is empty if the registry has no families."""
-        return self._families.get(name, "")
+        return self._headings.get(name, "")
 
     def __getitem__(self, name: str) -> type[T]:
         if isinstance(name, str) and name not in self and name in self.broken:

@@ -1,7 +1,8 @@
 """The class `Round`: the models that the clients of one round have sent. Filters and aggregators work on it.
 
 Everywhere in this package, m is the number of clients and d is the number of parameters of the model. The models of
-a round are an array of shape `(m, d)` with a row per client. The FLANDERS paper writes the transpose, d x m.
+a round are an array of shape `(m, d)`, with a row for each client and a column for each parameter. The FLANDERS
+paper writes the transpose, d x m.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Differentiable(Protocol):
 
 @dataclass(frozen=True, eq=False, init=False)
 class Round:
-    """What the server has at the end of a round: the model of each client, and the global model they started from.
+    """What the server has at the end of a round: the clients' models, the global model, and what else it knows.
 
     Parameters
     ----------
@@ -54,20 +55,20 @@ class Round:
     root
         The server's own update: a model that the server has trained on its own examples, minus `global_model`. Its
         shape is `(d,)`. The aggregators `fltrust` and `zeno++` and the filter `skymask` need it. Other filters can
-        use it. Default: None, if the server has trained no model.
+        use it. Default: None, which means that the server has trained no model.
     layers
-        The number of parameters of each tensor of the model, by the tensor's name, in the order in which the
-        tensors follow each other in a row. Filters use these sizes to say in which layer an update is abnormal, or
+        A table with the name of each tensor of the model, and its number of parameters. The tensors stand in the
+        table in the same order as in a row. Filters use the table to say in which layer an update is abnormal, or
         to look at some layers only. Default: the layers are unknown.
     evaluate
         A function that takes a model `(d,)` and returns its losses on examples of the server: a vector with one
         loss for each example, or the mean loss. A filter can use it to find out which of two groups of clients
-        improves the model. If the function is a `Differentiable`, filters can also train with it. Default: None, if
-        the server has no examples.
+        improves the model. If the function is a `Differentiable`, filters can also train with it. Default: None,
+        which means that the server has no examples.
     outputs
         A function that takes a model `(d,)`, a seed and a number n. It draws n random inputs from the seed, and
         returns the class probabilities that the model predicts for them, `(n, classes)`. The filter `deepsight`
-        can use it. Default: None.
+        uses this function if it is given. Default: None.
     """
 
     updates: Array
@@ -104,13 +105,13 @@ class Round:
         set_(self, "layers", check_layers(layers, d))
         if evaluate is not None and not callable(evaluate):
             raise InputError(
-                "`evaluate` must be a function from a model (parameters,) to its losses on the server's examples. "
-                f"Got {evaluate!r} instead."
+                "`evaluate` must be a function that takes a model of shape (parameters,) and returns its losses on "
+                f"the server's examples. Got {evaluate!r} instead."
             )
         if outputs is not None and not callable(outputs):
             raise InputError(
-                "`outputs` must be a function from a model (parameters,), a seed and a number n to class "
-                f"probabilities on n random inputs. Got {outputs!r} instead."
+                "`outputs` must be a function that takes a model of shape (parameters,), a seed and a number n. It "
+                f"returns class probabilities on n random inputs. Got {outputs!r} instead."
             )
         set_(self, "evaluate", evaluate)
         set_(self, "outputs", outputs)
@@ -120,9 +121,9 @@ class Round:
         return by_name(self.clients)
 
     def take(self, rows: Sequence[int] | IntVector) -> Round:
-        """Return a round with only these rows, in this order.
+        """Return a round with only these rows, in this order. `rows` are indices, or a boolean for each row.
 
-        If all the rows have weight zero, each gets weight one.
+        If all chosen rows have weight zero, each gets weight one.
         """
         index = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         if index.shape == (len(self.clients),) and bool(np.all(index == np.arange(index.size))):
@@ -161,7 +162,7 @@ def by_name(clients: Sequence[ClientId]) -> IntVector:
 
 
 def check_matrix(updates: Array) -> tuple[ModuleType, object]:
-    """Return the array namespace of `updates` (the module with the functions of their library) and their device.
+    """Return the array namespace and the device of `updates`. A namespace is the module with a library's functions.
 
     Raise an `InputError` unless `updates` are floats of shape `(m, d)`.
     """
@@ -228,7 +229,10 @@ def check_same_kind(array: Array, name: str, updates: Array) -> Array:
 
 
 def check_continued(round_: Round, remembered: Array) -> None:
-    """Raise an `InputError` if a vector remembered from an earlier round has another size or array library."""
+    """Raise an `InputError` unless `remembered` fits this round.
+
+    `remembered` is a vector from an earlier round. It must have the size and the array library of the global model.
+    """
     now, before = (
         f"{type(vector).__module__.partition('.')[0]} arrays of {vector.shape[0]} parameters"
         for vector in (round_.global_model, remembered)
@@ -260,7 +264,7 @@ def check_layers(layers: Mapping[str, int] | None, d: int) -> Mapping[str, int]:
     if sum(sizes) != d:
         raise InputError(
             f"`layers` must cover all {d} parameters of a row, but the sizes in it add up to {sum(sizes)}. Leave "
-            "it out, or list all tensors of the model in their order."
+            "`layers` out, or list all tensors of the model in their order."
         )
     return layers
 

@@ -29,8 +29,8 @@ from flanders.state_types import check_fields
 FORMAT = "flanders-state-3"
 """The version of the file format. Files of another version are refused."""
 SMALL = 256
-"""An array of at most this many bytes is saved as text in the JSON. That is faster than a file of its own in the
-archive."""
+"""An array of at most this many bytes is saved as text in the JSON. Writing a separate file into the archive takes
+longer."""
 C = TypeVar("C", bound=type)
 _TYPES: dict[str, type] = {}  # the dataclasses that are marked with `saveable`, by name
 
@@ -106,7 +106,10 @@ def _read(file: BinaryIO, name: str, like: Array) -> Any:
         raise _unreadable(name, error) from error
     file_format = tree.get("format") if isinstance(tree, dict) else None
     if file_format != FORMAT:
-        raise InputError(f"{name} has the format {file_format!r}; this version reads {FORMAT!r}.")
+        raise InputError(
+            f"{name} has the format {file_format!r}, but this version reads {FORMAT!r}. Load it with the version "
+            "that wrote it, or start with an empty memory."
+        )
     try:
         if tree["digest"] != digest_of(tree["state"], checksums):
             raise InputError(f"{name} was changed after it was saved. Restore it from a copy.")
@@ -130,7 +133,7 @@ def digest_of(encoded: object, checksums: Iterable[int]) -> str:
 
 
 def _check_size(file: BinaryIO) -> None:
-    """Raise an `InputError` if an archive is smaller than its content, which means that it is compressed.
+    """Raise an `InputError` if an archive is compressed. It is then smaller than its content.
 
     `save_state` never compresses. A small compressed file of an attacker could unpack to more than the memory
     holds.
@@ -150,9 +153,9 @@ def _unreadable(name: str, error: Exception) -> InputError:
 
 
 def _encode(value: object, arrays: list[NDArray[Any]]) -> object:
-    """Return a value in a form that JSON can hold. In place of a large array, this form has only its name.
+    """Return a value in a form that JSON can hold. Append the large arrays to `arrays`.
 
-    Large arrays are appended to `arrays`.
+    In the returned form, each large array is replaced by its name.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -192,7 +195,7 @@ def _decode(value: Any, arrays: dict[str, NDArray[Any]], like: Array) -> Any:
             return array
         if like is None or type(like).__module__.partition(".")[0] != value["library"]:
             raise InputError(
-                f"This state was saved from {value['library']} arrays. Pass `like=` any such array, on the device "
+                f"This state was saved from {value['library']} arrays. Pass such an array as `like`, on the device "
                 "where the rounds run."
             )
         xp = array_api_compat.array_namespace(like)

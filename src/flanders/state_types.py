@@ -1,4 +1,4 @@
-"""Checks that the values in a state file are of the types that the fields of the dataclasses declare.
+"""Checks that each value in a state file is of the type that its dataclass declares.
 
 A state file holds the memory of a filter or an attack, as dataclasses. `state.py` uses these checks when it loads a
 file. A hostile file can have any value in any field. Without the checks, a value of a wrong type would cause an

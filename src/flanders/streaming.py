@@ -31,7 +31,8 @@ BY_COLUMN = (FedAvg, Median, TrimmedMean, MeanAroundMedian)
 """The aggregators that can work on pieces of models: they compute each parameter of the new model only from the
 same parameter of the clients' models."""
 PIECE = 2**24
-"""The most numbers that are aggregated at a time, counted over all models. They take 64 MB in float32."""
+"""The most numbers that are aggregated at a time. All models together have at most this many in memory, which takes
+64 MiB in float32."""
 
 Piece = NDArray[np.floating]
 """Consecutive parameters of a flat model."""
@@ -111,11 +112,11 @@ class StreamedState:
 class StreamedDefense:
     """A `Defense` for models that are too large for memory.
 
-    The filter sees a sketch of each model: a vector of `width` sums. The server draws a random sign and one of the
-    sums for each parameter, and adds the parameter with this sign to this sum. These random choices are secret.
-    From the sketches, the filter can estimate the lengths of models and the angles between them. Each model is read
-    in pieces: once for its sketch, and once more if it is aggregated. So the memory that is needed does not grow
-    with the size of the model.
+    The filter sees a sketch of each model: a vector of `width` sums. For each parameter, the server draws a random
+    sign and one of the sums. It adds the parameter, with this sign, to this sum. The draws are secret. From the
+    sketches, the filter can estimate the lengths of models and the angles between them. Each model is read in
+    pieces: once for its sketch, and once more if it is aggregated. So the memory that is needed does not grow with
+    the size of the model.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Aggregators, which turn the models of a round into one model, and pre-aggregators, which prepare the models."""
+"""Aggregators turn the models of a round into one model. Pre-aggregators prepare the models for an aggregator."""
 
 from flanders.aggregators.aggregator import Aggregator, Chain, PreAggregator, Remembering
 from flanders.aggregators.clipping import ClippingAndNoise, Crfl, Flame

@@ -1,4 +1,7 @@
-"""The base classes of aggregators and pre-aggregators, the class `Chain` that combines both, and shared checks."""
+"""The base classes of aggregators and pre-aggregators, and checks that all aggregators share.
+
+The class `Chain` puts a pre-aggregator in front of an aggregator.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,11 @@ class Aggregator(ABC):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """Whether a row with NaN or infinity, and a weight above zero, always makes the result NaN or infinite."""
+        """Whether a bad row always shows in the result.
+
+        A row is bad if it holds NaN or infinity. If this property is true, a bad row with a weight above zero makes
+        the result NaN or infinite.
+        """
         return False
 
     @abstractmethod
@@ -55,9 +62,9 @@ class Aggregator(ABC):
         """Aggregate an `(m, d)` array without a filter; see `Round` for the arguments. All rows must be finite."""
         round_ = Round(updates, weights=weights, global_model=global_model, root=root)
         xp = array_api_compat.array_namespace(updates)
-        # A row is bad if it holds NaN or infinity, or if the squares of its numbers overflow in float64. Squares of
-        # float32 numbers never overflow in float64. So if `shows_bad_rows` is true, float32 rows are checked only
-        # if the result is not finite.
+        # Checking all rows takes time. Float32 rows need no check before the aggregation if `shows_bad_rows` is
+        # true: their squares never overflow in float64, and NaN or infinity shows in the result. They are checked
+        # only if the result is not finite, to name the bad rows.
         check_later = self.shows_bad_rows and updates.dtype == xp.float32 and bool(round_.weights.all())
         if not check_later:
             check_rows(self, round_)
@@ -72,7 +79,7 @@ class Remembering(Aggregator):
     """An aggregator with a memory of earlier rounds. A subclass defines only `step`.
 
     A `Defense` stores the memory between rounds. `aggregate` has no memory: it treats each round as the first one.
-    So does a direct call of the aggregator.
+    A direct call of the aggregator does the same.
     """
 
     @abstractmethod

@@ -15,6 +15,7 @@ from flanders.linalg.products import clip_factors, cosine_distances_between, mea
 from flanders.round import Round
 
 ANGLES = ("models", "updates")
+"""The values that `Flame.angles` may have."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ class Crfl(Aggregator):
     .. math:: \bar\theta \min(1, \rho / \|\bar\theta\|) + \mathcal{N}(0, \sigma^2 I), \qquad
               \bar\theta = \sum_c p_c \theta_c
 
-    Here :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights that add up to 1. The whole
-    averaged model is clipped, not its displacement from the global model. The paper also certifies predictions:
-    many noisy copies of the final model vote on each example. This aggregator does not do that. In the paper
+    Here :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights that add up to 1. The averaged
+    model itself is clipped, not its displacement from the global model. The paper also certifies predictions: many
+    noisy copies of the final model vote on each example. This aggregator does not do that. In the paper
     :math:`\rho` grows from round to round up to a limit. Here :math:`\rho` is the same in all rounds.
 
     Parameters
@@ -115,13 +116,13 @@ class Crfl(Aggregator):
 class Flame(Aggregator):
     r"""Average the clipped displacements of the largest group of models with similar directions, and add noise.
 
-    The clustering method HDBSCAN clusters the models by their cosine distances. A cluster must have more than half
-    of the clients, so there is one cluster only. B is the set of its clients, whose displacements are averaged:
+    The method HDBSCAN clusters the models by their cosine distances. A cluster must have more than half of the
+    clients, so there is only one cluster. B is the set of the clients in it. Their displacements are averaged:
 
     .. math:: g + \frac{1}{|B|} \sum_{c \in B} u_c \min(1, S / \|u_c\|) + \mathcal{N}(0, (\lambda S)^2 I).
 
     Here g is the global model, :math:`u_c` is the displacement of client c's model from g, and S is the median
-    length of all displacements. The filter `flame` is the clustering alone.
+    length of all displacements. The filter `flame` does only the clustering.
 
     Parameters
     ----------
@@ -129,8 +130,8 @@ class Flame(Aggregator):
         The standard deviation of the noise in each parameter, as a share :math:`\lambda` of S. The default is that
         of the paper for image classification.
     angles
-        Which vectors the cosines are computed from: `"models"`, as in the paper, or `"updates"`, the displacements
-        from the global model, as in many implementations.
+        The vectors from which the cosines are computed: `"models"`, as in the paper, or `"updates"`, as in many
+        implementations. Updates here are the displacements from the global model.
 
     Examples
     --------

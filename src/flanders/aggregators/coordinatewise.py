@@ -25,7 +25,7 @@ class Median(Aggregator):
     Parameters
     ----------
     weighted
-        Whether to take the weighted median, which has half of the total weight on either side. Default: no.
+        If true, the weighted median is taken: half of the total weight is below it, and half above. Default: false.
 
     Examples
     --------
@@ -53,8 +53,8 @@ class TrimmedMean(Aggregator):
     .. math:: g_j = \frac{1}{m - 2k} \sum_{i = k + 1}^{m - k} \theta_{(i)j}, \quad
               \theta_{(1)j} \le \dots \le \theta_{(m)j}
 
-    Here m is the number of clients. On each side, k values are dropped. :math:`\theta_{(1)j}, \dots, \theta_{(m)j}`
-    are the m values of parameter j, sorted.
+    Here m is the number of clients, and k is `trim`. :math:`\theta_{(1)j}, \dots, \theta_{(m)j}` are the values of
+    parameter j in the models of the clients, from the lowest to the highest.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ class TrimmedMean(Aggregator):
         The number k of values to drop on each side. A float is a share of the m clients, rounded down to whole
         clients. The FLANDERS paper uses 0.2.
     weighted
-        Whether to drop a share k / m of the total weight on each side, instead of k values, and take the weighted
-        average of the rest. Default: no.
+        If true, the share k / m of the total weight is dropped on each side instead of k values, and the average of
+        the rest is weighted. Default: false.
 
     Examples
     --------

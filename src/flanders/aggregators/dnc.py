@@ -20,10 +20,10 @@ class DnC(Aggregator):
               K = \{c : \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 \le \text{cut}^{(k)}
               \text{ in every test } k\}
 
-    Each test k looks at some random parameters. On these parameters, :math:`\theta_c^{(k)}` is the model of client
-    c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in which the models vary
-    most. The test drops the clients whose squared projections on this direction are above a cut. The cut is set
-    such that the test drops a fixed number of clients (see `filtering_fraction`).
+    Each test k looks at some random parameters only. :math:`\theta_c^{(k)}` has these parameters of the model of
+    client c. :math:`\mu^{(k)}` is the mean of these vectors, and :math:`v^{(k)}` is the direction in which they
+    vary most. The test drops the clients whose squared projections on this direction are above a cut. The cut is
+    set such that the test drops a fixed number of clients (see `filtering_fraction`).
 
     Parameters
     ----------

@@ -17,9 +17,10 @@ from flanders.round import ClientId, Round
 from flanders.state import saveable
 
 PLACES = ("last-layer", "all")
+"""The values that `FoolsGold.where` may have."""
 TINY = 1e-5
-"""This is added to the largest cosines, so that nothing is divided by zero. It is also added to the odds
-alpha / (1 - alpha), so that the logarithm of zero is not taken. The authors' code does the same."""
+"""A small number, as in the authors' code. It is added to the largest cosine of each client, so that nothing is
+divided by zero. It is also added to alpha / (1 - alpha), so that the logarithm of zero is not taken."""
 
 
 @saveable
@@ -34,7 +35,7 @@ class FoolsGoldMemory:
 
 @dataclass(frozen=True)
 class FoolsGold(Remembering):
-    r"""Weigh each client by how different its updates are, over all rounds, from those of every other client.
+    r"""Give less weight to clients whose updates, added up over all rounds, are similar to those of another client.
 
     Attackers with a common goal send similar updates. Honest clients with different data do not. For each client
     the displacements of its models from the global model are added up over all rounds. Let :math:`s_{ij}` be the
@@ -47,16 +48,16 @@ class FoolsGold(Remembering):
               \qquad \alpha_i = \frac{1 - \max_j s_{ij}}{\max_k (1 - \max_j s_{kj})}.
 
     The result is the global model plus the weighted average of this round's displacements. If all weights are zero,
-    the global model stays as it is. In the paper clients send gradients, and the weighted gradients are added up
-    without dividing by the sum of the weights.
+    the global model stays as it is. In the paper, clients send gradients instead of models. The paper adds up the
+    weighted gradients, and does not divide by the sum of the weights.
 
     Parameters
     ----------
     confidence
         The factor :math:`\kappa`. The higher it is, the closer the weights are to 0 and 1.
     where
-        The parameters that are compared: `"last-layer"`, as in the paper, or `"all"`. If the layers are not known,
-        all parameters are compared.
+        Which parameters are compared: those of the `"last-layer"`, as in the paper, or `"all"`. If the layers are
+        not known, all parameters are compared.
 
     Examples
     --------
@@ -108,6 +109,6 @@ def foolsgold_weights(cosines: FloatMatrix, confidence: float = 1.0) -> FloatVec
     alpha = np.clip(1.0 - (s * pardon).max(axis=1), 0.0, 1.0)
     if alpha.max() == 0:
         return np.zeros(m)
-    alpha = np.minimum(alpha / alpha.max(), 0.99)  # the odds of 1 would be infinite
+    alpha = np.minimum(alpha / alpha.max(), 0.99)  # with alpha = 1, the logarithm would be infinite
     weights: FloatVector = np.clip(confidence * (np.log(alpha / (1 - alpha) + TINY) + 0.5), 0.0, 1.0)
     return weights

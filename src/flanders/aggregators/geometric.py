@@ -14,13 +14,14 @@ from flanders.linalg.products import clipped_steps, combine, gram, move, project
 from flanders.round import Round
 
 FEW = 10
-"""If `GeometricMedian.iterations` is at most this, exactly `iterations` steps are taken, as in the paper, which
-takes few steps. A larger `iterations` is only a limit: the search usually ends earlier."""
+"""`GeometricMedian` takes exactly `iterations` steps if this parameter is at most FEW. The RFA paper takes few
+steps, so a small number means the method of the paper. A larger `iterations` is only a limit: the search usually
+ends earlier."""
 
 
 @dataclass(frozen=True)
 class GeometricMedian(Aggregator):
-    r"""Find the point with the smallest sum of distances to all models (RFA).
+    r"""Take the point with the smallest sum of distances to all models (RFA).
 
     The result minimises :math:`F(z) = \sum_c n_c \|\theta_c - z\|`, where :math:`\theta_c` is the model of client
     c, and the weights :math:`n_c` add up to 1. The result is robust if fewer than half of the clients are
@@ -36,16 +37,16 @@ class GeometricMedian(Aggregator):
     Parameters
     ----------
     iterations
-        The largest number of steps. If it is at most 10, exactly this number of Weiszfeld steps is taken, starting
-        from the global model, as in RFA: :math:`z \leftarrow \sum_c \beta_c \theta_c` with
-        :math:`\beta_c \propto n_c / \max(\nu, \|\theta_c - z\|)`.
+        The largest number of steps. If it is at most 10, the method is that of the RFA paper: z starts at the
+        global model, and exactly this number of Weiszfeld steps is taken. Each step is
+        :math:`z \leftarrow \sum_c \beta_c \theta_c`. The :math:`\beta_c` add up to 1, and are proportional to
+        :math:`n_c / \max(\nu, \|\theta_c - z\|)`. `smoothing` explains :math:`\nu`.
     tolerance
-        How precise the result must be before the search ends; see above. With at most 10 iterations the
-        tolerance is not used.
+        How precise the result must be before the search ends; see above. Not used with at most 10 iterations.
     smoothing
         In F, a distance below :math:`\nu` is replaced by a smooth function of the distance. :math:`\nu` is
-        `smoothing` times the median distance of the models to a point. With at most 10 iterations, this point is
-        the current z. With more iterations, it is the geometric median. By default there is no smoothing.
+        `smoothing` times the median distance of the models to z. With more than 10 iterations, the distances to the
+        geometric median are used instead. Default: no smoothing.
     weighted
         Whether the :math:`n_c` are the clients' weights or all the same. Default: all the same.
 
@@ -88,12 +89,12 @@ class GeometricMedian(Aggregator):
 
 @dataclass(frozen=True)
 class CenteredClipping(Aggregator):
-    r"""Clip all displacements from the global model to the length `radius`. Add their average to the global model.
+    r"""Shorten each displacement from the global model to at most `radius`. Add their average to the global model.
 
     .. math:: v \leftarrow v + \sum_c p_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)
 
-    Here v starts at the global model, :math:`\theta_c` is the model of client c, and the :math:`p_c` are weights
-    that add up to 1.
+    Here v starts at the global model, and the step is repeated. :math:`\theta_c` is the model of client c. Its
+    displacement is :math:`\theta_c - v`. The :math:`p_c` are weights that add up to 1.
 
     Parameters
     ----------
@@ -139,10 +140,10 @@ class CenteredClipping(Aggregator):
 class FLTrust(Aggregator):
     r"""Weigh each client by how well its update agrees with the server's own update.
 
-    The server has an update of its own, :math:`u_0` (`Round.root`), which it has trained on its own data. The
-    update :math:`u_c` of client c is the displacement of its model from the global model. The trust in the client
-    is :math:`t_c = \max(0, \cos(u_c, u_0))`. Each update is scaled to the length of :math:`u_0`. Then the average
-    of the updates, weighted by trust, is added to the global model. If the trust in all clients is zero, the global
+    An update here is a trained model minus the global model. The server has an update of its own, :math:`u_0`
+    (`Round.root`), which it has trained on its own data. The trust in client c with the update :math:`u_c` is
+    :math:`t_c = \max(0, \cos(u_c, u_0))`. Each update is scaled to the length of :math:`u_0`. Then the average of
+    the updates, weighted by trust, is added to the global model. If the trust in all clients is zero, the global
     model stays as it is. FLTrust works with any number of malicious clients, if the server's data are like those of
     the clients.
 

@@ -28,14 +28,14 @@ class LastStep:
 
 @dataclass(frozen=True)
 class HistoryClipping(Remembering):
-    r"""Repeat the last change of the global model, then apply centered clipping from there.
+    r"""Repeat the last change of the global model, and start centered clipping from the result.
 
     .. math:: v \leftarrow v + \frac1m \sum_c (\theta_c - v) \min(1, \tau / \|\theta_c - v\|)
 
-    The sum is over the m clients. v starts at :math:`g + s`, where g is the global model, and s is its change in
-    the last round. :math:`\theta_c` is the model of client c. In the first round s is zero, and the aggregator is
-    the same as `centered-clipping` with the same parameters. In the paper clients send momenta, which change little
-    from round to round. Here they send models.
+    The sum is over the m clients, and :math:`\theta_c` is the model of client c. v starts at :math:`g + s`. Here g
+    is the global model, and s is the change of the global model in the last round. In the first round s is zero,
+    and the aggregator is the same as `centered-clipping` with the same parameters. In the paper clients send
+    momenta, which change little from round to round. Here they send models.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Unapplied:
 
 @dataclass(frozen=True)
 class SparseFed(Remembering):
-    r"""Add up the average steps of all rounds, and apply this sum only to the parameters in which it is largest.
+    r"""Add up the average steps of all rounds. Each round changes only the parameters where this sum is largest.
 
     .. math:: v \leftarrow \rho v + \frac1m \sum_c u_c \min(1, S / \|u_c\|), \qquad w \leftarrow w + v, \qquad
               g \leftarrow g + \operatorname{top}_k(w)

@@ -30,8 +30,8 @@ def check_krum_minority(caller: str, num_malicious: float, m: int) -> int:
 def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
     """Return the rows that the function `pick` selects, in rising order.
 
-    `pick` gets the squared distances between the rows. For `pick`, the rows are sorted by client id. So of clients
-    with equal scores, those with lower ids are selected.
+    The rows are sorted by client id, and `pick` gets the squared distances between them. So if clients have equal
+    scores, those with lower ids are selected.
     """
     order = round_.by_client()
     distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
@@ -76,7 +76,7 @@ class Krum(Aggregator):
 
 @dataclass(frozen=True)
 class MultiKrum(Aggregator):
-    r"""Average the `keep` models with the lowest Krum scores (default: m - b).
+    r"""Average the `keep` models with the lowest Krum scores.
 
     .. math:: g = \frac{1}{k} \sum_{c \in K} \theta_c, \quad
               K \text{: the } k \text{ clients with the lowest } \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
@@ -125,13 +125,13 @@ class MultiKrum(Aggregator):
 
 @dataclass(frozen=True)
 class Bulyan(Aggregator):
-    r"""Select m - 2b models by Krum. For each parameter, average their m - 4b values nearest to the median.
+    r"""Select m - 2b models by Krum. Average the m - 4b values of each parameter that are nearest to the median.
 
     .. math:: g_j = \frac{1}{m - 4b} \sum_{c \in N_j} \theta_{cj}, \quad
               N_j \text{: the } m - 4b \text{ selected models nearest to their median in parameter } j
 
-    Krum selects one model after the other, each time from the models that are left. :math:`\theta_{cj}` is
-    parameter j of client c's model. The number of clients m must be at least 4b + 3.
+    Krum selects one model after the other, each time among the models that it has not selected yet.
+    :math:`\theta_{cj}` is parameter j of client c's model. The number of clients m must be at least 4b + 3.
 
     Parameters
     ----------

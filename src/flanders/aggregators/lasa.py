@@ -27,14 +27,14 @@ class Lasa(Aggregator):
               N_l \text{: the clients that are normal in tensor } l
 
     Here g is the global model. The displacement of a client is its model minus g. A displacement that is longer
-    than the median displacement is shortened to the median length. Then the share `sparsity` of its parameters is
-    set to zero: those with the smallest absolute values. The result is :math:`\tilde u_c` for client c. The part of
-    :math:`\tilde u_c` in tensor l is :math:`\tilde u_{cl}`. The authors' code sets one more parameter to zero.
+    than the median displacement is shortened to the median length. Then the parameters with the smallest absolute
+    values are set to zero. Their share is `sparsity`. (The authors' code sets one more parameter to zero.) The
+    result is :math:`\tilde u_c` for client c. The part of :math:`\tilde u_c` in tensor l is :math:`\tilde u_{cl}`.
 
-    For each client and each tensor, two numbers are computed: the length of :math:`\tilde u_{cl}`, and the share of
-    positive numbers among its numbers that are not zero. A client is normal in a tensor if both numbers are close
-    to their medians over all clients. If no client is normal in a tensor, all clients are averaged there. If the
-    layers are not known, the whole model counts as one tensor.
+    For each client and each tensor, two numbers are computed. One is the length of :math:`\tilde u_{cl}`. The other
+    one is the share of positive numbers among the numbers of :math:`\tilde u_{cl}` that are not zero. A client is
+    normal in a tensor if both numbers are close to their medians over all clients. If no client is normal in a
+    tensor, all clients are averaged there. If the layers are not known, the whole model counts as one tensor.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Nnm(PreAggregator):
         """Return the round with the averages instead of the models."""
         m = round_.updates.shape[0]
         b = check_minority("Nnm", self.num_malicious, m)
-        order = round_.by_client()  # of two equally near models, the one of the client with the lower id is taken
+        order = round_.by_client()  # if two models are equally near, that of the client with the lower id is taken
         distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
         mixing = np.zeros((m, m))
         mixing[order[:, None], order[nearest_rows(distances, m - b)]] = 1 / (m - b)

@@ -25,16 +25,16 @@ class RobustLearningRate(Aggregator):
     Here g is the global model, and :math:`u_c` is the displacement of client c's model from g. The index j stands
     for a parameter, and the :math:`p_c` are weights that add up to 1. A backdoor moves some parameters in a
     direction in which honest clients do not move them. In these parameters the learning rate :math:`\eta_j` is
-    negative, which undoes the step. The signs do not limit how far one client can move a parameter. So the lengths
-    of displacements must be limited first, e.g. by `norm-clipping`.
+    negative, which undoes the step. The signs do not limit how far one client can move a parameter. So use a
+    pre-aggregator that limits the lengths of the displacements, e.g. `norm-clipping`.
 
     Parameters
     ----------
     agreement
-        The limit :math:`\theta`. The step of a parameter is reversed if the absolute value of the sum of its signs
-        is below the limit. An int is a number of clients. A float is a share of the round, rounded up to whole
-        clients. The limit should be larger than the number of malicious clients. The authors take 4 with 10
-        clients, one of them malicious.
+        The limit :math:`\theta`. For each parameter, the signs of the clients' displacements are added up. If the
+        absolute value of the sum is below the limit, the step of this parameter is reversed. An int is a number of
+        clients. A float is a share of the clients, rounded up to whole clients. The limit should be larger than the
+        number of malicious clients. The authors take 4 with 10 clients, one of them malicious.
     weighted
         Whether clients count by their weights, as in the paper, or all the same. Default: all the same.
 

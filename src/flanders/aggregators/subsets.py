@@ -16,15 +16,15 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class MinimumDiameter(Aggregator):
-    r"""Average the set of m - b models in which the largest distance between two models is smallest (MDA).
+    r"""Average the m - b models that are closest together: their largest distance is as small as possible (MDA).
 
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad
               S = \arg\min_{|S| = m - b} \max_{i, j \in S} \|\theta_i - \theta_j\|
 
     Here :math:`\theta_c` is the model of client c, m is the number of clients, and S is a set of m - b clients. The
     best set is found exactly. The search takes long if many clients are malicious and their models lie between
-    honest ones. If it takes too long, it ends with an error. Of equally good sets, the one with lower client ids is
-    taken.
+    honest ones. If it takes too long, it ends with an error. If several sets are equally good, the one with the
+    lowest client ids is taken.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class MinimumDiameter(Aggregator):
 
 @dataclass(frozen=True)
 class MinimumSpread(Aggregator):
-    r"""Average the set of m - b models that has the smallest spread (SMEA).
+    r"""Average the m - b models that are closest together: their spread is as small as possible (SMEA).
 
     .. math:: \frac{1}{m - b} \sum_{c \in S} \theta_c, \qquad S = \arg\min_{|S| = m - b}
               \lambda_{\max}\Big(\sum_{c \in S} (\theta_c - \bar\theta_S)(\theta_c - \bar\theta_S)^T\Big)
@@ -106,15 +106,15 @@ class MinimumSpread(Aggregator):
 
 @dataclass(frozen=True)
 class Caf(Aggregator):
-    r"""Reduce, step by step, the weights of clients that are far out in the direction of largest variance (CAF).
+    r"""Step by step, give less weight to models that are far out in the direction of largest variance (CAF).
 
     CAF stands for covariance bound-agnostic filter. All clients start with weight 1. Each step computes the
-    weighted mean of the models, and the eigenvector of the largest eigenvalue of their weighted covariance matrix.
-    :math:`\tau_c` is the squared distance of client c's model from the mean along this eigenvector. The weight of
-    the client is multiplied by :math:`1 - \tau_c / \max \tau`, where the maximum is taken over all clients whose
-    weight is not zero. The steps end when the weights of the m clients add up to at most m - 2b. The result is the
-    weighted mean of the step in which the largest eigenvalue was smallest. The eigenvectors are exact, as in the
-    paper. The library ByzFL only estimates them.
+    weighted mean of the models, and their weighted covariance matrix. The models vary most along the eigenvector
+    with the largest eigenvalue of this matrix. :math:`\tau_c` is the squared distance of client c's model from the
+    mean along this eigenvector. The weight of the client is multiplied by :math:`1 - \tau_c / \max \tau`, where the
+    maximum is taken over all clients whose weight is not zero. The steps end when the weights of the m clients add
+    up to at most m - 2b. The result is the weighted mean of the step in which the largest eigenvalue was smallest.
+    The eigenvectors are exact, as in the paper. The library ByzFL only estimates them.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Caf(Aggregator):
 
 
 def agnostic_weights(products: FloatMatrix, num_malicious: int) -> FloatVector:
-    """Return the weights of the rows in the result of `Caf`, from the inner products of the rows."""
+    """Return the weight that `Caf` gives to each row. `products` has the inner products of the rows."""
     m = products.shape[0]
     weights: FloatVector = np.ones(m)
     best, shares = np.inf, np.full(m, 1 / m)
@@ -165,6 +165,6 @@ def agnostic_weights(products: FloatMatrix, num_malicious: int) -> FloatVector:
 
 
 def rounded(distances: FloatMatrix) -> FloatMatrix:
-    """Return distances as shares of the largest one, rounded so that rounding errors do not break ties."""
+    """Return distances divided by the largest one, and rounded, so that equal distances stay equal."""
     scaled: FloatMatrix = distances / (distances.max() or 1.0)
     return scaled.round(12)

@@ -15,22 +15,23 @@ from flanders.round import Round
 
 @dataclass(frozen=True)
 class ZenoPlusPlus(Aggregator):
-    r"""Average the updates that agree with the server's own update, each scaled to the length of that update.
+    r"""Scale each update to the length of the server's own update, and average those that agree with its direction.
 
-    The server's own update v (`Round.root`) is trained on the server's examples. The update :math:`u_c` of client c
-    is the displacement of its model from the global model. The update is scaled to the length of v:
-    :math:`\tilde u_c = u_c \|v\| / \|u_c\|`. It is accepted if it points far enough in the direction of v:
+    An update here is a trained model minus the global model. The server has trained its own update v (`Round.root`)
+    on its own examples. The update :math:`u_c` of client c is scaled to the length of v:
+    :math:`\tilde u_c = u_c \|v\| / \|u_c\|`. The scaled update is accepted if it points far enough in the direction
+    of v:
 
     .. math:: \gamma \langle v, \tilde u_c \rangle - \rho \|\tilde u_c\|^2 + \gamma \varepsilon \ge 0.
 
     The accepted updates of a round are averaged. If no update is accepted, the global model stays as it is.
 
-    In the paper clients send gradients at any time, and each accepted gradient is applied at once. The paper's v
-    is the gradient of the loss on the server's examples. The server does not compute v at each step, so v may be
-    some steps old.
+    In the paper, clients send gradients at any time, and the server applies each accepted gradient at once. The
+    paper's v is the gradient of the loss on the server's examples. This v may be some steps old, since the server
+    does not compute it anew at each step.
 
     The term with :math:`\rho` is a penalty on the squared length of the scaled update, as in the paper. The
-    authors' code takes the length before scaling.
+    authors' code uses the length of the update before it is scaled.
 
     Parameters
     ----------

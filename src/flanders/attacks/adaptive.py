@@ -25,13 +25,13 @@ from flanders.state import saveable
 
 @dataclass(frozen=True)
 class BlindSpot(Attack):
-    r"""Stay honest on the parameters that the filter looks at and poison all the others.
+    r"""Stay honest on the parameters that the filter looks at, and poison all other parameters.
 
     .. math:: x_c = \theta_c \text{ on the server's columns}, \quad
               x_c = g - s\,(\mu - g) \text{ elsewhere}
 
-    The server's columns are the parameters that its filter looks at (`View.server_columns`). If they are all
-    parameters, or if the attacker does not know them, it sends the honest models.
+    The server's columns are the parameters that its filter looks at (`View.server_columns`). If the filter looks at
+    all parameters, or the attacker does not know the server's columns, it sends the honest models.
 
     Parameters
     ----------
@@ -85,17 +85,17 @@ class Budget(Attack):
 
     .. math:: x_i = g + \rho D_i + c\,\|D_i\|\, v
 
-    Here i is a client and c a number. :math:`D_i` is the last step of client i that the attacker has seen: the
-    model that the client sent, minus the global model of that round. If the attacker has seen no step of the
-    client, it takes the client's honest step of this round. The last term is the pull. Its direction is the unit
-    vector v, which stays the same in all rounds. It is opposite to the mean honest step of the first round that the
-    attacker saw. With rho = 1, a filter that compares clients with their own past sees a deviation of c times the
-    length of the last step.
+    Here i is a client, and c and rho are numbers. :math:`D_i` is the last step of client i that the attacker has
+    seen: the model that the client sent, minus the global model of that round. If the attacker has seen no step of
+    this client yet, it uses the client's honest step of the current round. The last term is the pull. Its direction
+    is the unit vector v, which is opposite to the mean honest step of the first round that the attacker saw, and
+    stays the same in all rounds. With rho = 1, a filter that compares clients with their own past sees a deviation
+    of c times the length of the last step.
 
     Parameters
     ----------
     rho
-        How much of the last step to repeat, as a factor.
+        The factor by which the last step is multiplied.
     c
         The length of the pull, as a multiple of the length of the last step.
 

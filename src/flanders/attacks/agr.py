@@ -1,4 +1,4 @@
-"""Shejwalkar and Houmansadr's attacks: the largest step away from the honest mean that a constraint allows.
+"""Shejwalkar and Houmansadr's attacks: go as far away from the honest mean as a constraint allows.
 
 In the formulas, the x_i are the honest models that the attacker knows, mu is their mean, and g is the global model.
 A round has m clients, b of them malicious. All b send the same model x = mu + gamma p. The vector p is called the
@@ -25,12 +25,12 @@ from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 DIRECTIONS = ("std", "unit", "sign")
 TARGETS = ("krum", "multi-krum", "bulyan", "server")
 EVALUATIONS = 20
-"""How many values of gamma `AgrTailored(target="server")` tries. The library ByzFL tries as many."""
+"""How many values of gamma `AgrTailored(target="server")` tries: as many as the library ByzFL."""
 
 
 @dataclass(frozen=True)
 class AgrAttack(Attack):
-    """The base class of these attacks: it sends b copies of mu + gamma p. Subclasses choose gamma.
+    """The base class of the attacks in this module. It sends b copies of mu + gamma p. Subclasses choose gamma.
 
     `direction` says which vector p is. "std" is minus the honest standard deviation. "unit" is minus the unit
     vector along the honest mean displacement mu - g. "sign" is minus the signs of mu - g.
@@ -67,15 +67,14 @@ class AgrAttack(Attack):
 
 @dataclass(frozen=True)
 class AgrMinMax(AgrAttack):
-    r"""Move away from the honest mean, but no farther from any honest model than the two farthest ones are apart.
+    r"""Move away from the honest mean, up to the largest distance between two honest models.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \max_i \|x - x_i\| \le \max_{i,j} \|x_i - x_j\|
 
-    No search is needed. For each honest model x_i, the squared distance from x to x_i, minus the squared right
-    side, is a parabola in gamma that opens upwards. At gamma = 0 it is not positive, since some x_j is at least as
-    far from x_i as the mean is. So x is near enough to x_i up to the larger root of this parabola. There is one
-    such root for each x_i, and gamma is the least of them. If all honest models that the attacker knows are equal,
+    The largest distance from x to an honest model is then at most the largest distance between two honest models.
+    No search is needed: for each honest model, a quadratic equation gives the largest gamma at which x is near
+    enough to it. The smallest of these values is taken. If all honest models that the attacker knows are equal,
     gamma is 0, and the attacker sends their mean.
 
     Parameters
@@ -107,15 +106,14 @@ class AgrMinMax(AgrAttack):
 
 @dataclass(frozen=True)
 class AgrMinSum(AgrAttack):
-    r"""Move away from the honest mean, with a limit to the sum of the squared distances to all honest models.
+    r"""Move away from the honest mean, up to a limit for the sum of the squared distances to the honest models.
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ with }
               \sum_i \|x - x_i\|^2 \le \max_i \sum_j \|x_i - x_j\|^2
 
-    The left side is the sum of the squared distances from x to all honest models. The right side is the largest
-    such sum of an honest model. The left side is a parabola in gamma. At gamma = 0 it is not above the right side,
-    since no point has a smaller sum than the mean. Two values of gamma make both sides equal, and the larger one is
-    taken.
+    The left side is the sum of the squared distances from x to all honest models. The same sum can be computed from
+    each honest model. The right side is the largest of these sums. No search is needed: a quadratic equation gives
+    gamma.
 
     Parameters
     ----------
@@ -150,20 +148,19 @@ class AgrTailored(AgrAttack):
 
     .. math:: x = \mu + \gamma p, \quad \text{the largest } \gamma \text{ found that fools the target}
 
-    Krum is fooled if it selects a malicious model. Multi-Krum selects m - b models, and Bulyan m - 2b. They are
-    fooled if they select all b malicious models, or only malicious ones.
+    The target is an aggregator. Krum is fooled if it selects a malicious model. Multi-Krum selects m - b models,
+    and Bulyan selects m - 2b. These two are fooled if they select all b malicious models, or only malicious ones.
 
-    The search follows the authors. Gamma starts at `gamma_init`. It rises if it fools the target, and falls if it
-    does not. The change of gamma is halved each time until it is at most `tau`. All changes together are less than
-    `gamma_init`, so gamma stays below 2 `gamma_init`, even if every gamma fools the target. If no tried gamma fools
-    the target, the gamma of `AgrMinMax` is used.
+    The search is that of the authors. The first gamma is `gamma_init`. If a gamma fools the target, a larger one is
+    tried next, otherwise a smaller one. The change is halved each time until it is at most `tau`. So every gamma
+    that is tried is below 2 `gamma_init`. If none of them fools the target, the gamma of `AgrMinMax` is used.
 
-    An attacker that knows only its own models simulates the round: its own models take the place of the honest
-    models, and copies of x are added. The share of copies is about the share of malicious clients in the real
+    An attacker that knows only its own models simulates the round. Its own models stand for the honest models, and
+    copies of x for the malicious ones. The share of copies is about the share of malicious clients in the real
     round, but at most a half.
 
-    With the target "server", the attack searches for the gamma for which the server's new model is farthest from
-    the honest mean. This is the paper's general aim. The attack `OptimalLie` uses the same search.
+    With the target "server", the attack searches for the gamma that takes the server's new model farthest from the
+    honest mean. This is the paper's general aim. The search is that of the attack `OptimalLie`.
 
     Parameters
     ----------
@@ -176,7 +173,7 @@ class AgrTailored(AgrAttack):
     gamma_init
         The first gamma of the search. Not used with the target "server".
     tau
-        The search ends when the change of gamma is at most this. Not used with the target "server".
+        The search ends when gamma changes by at most this. Not used with the target "server".
 
     Examples
     --------

@@ -1,10 +1,13 @@
 """`Attack`, the base class of all attacks, and `View`, what the attacker knows in a round.
 
-The formulas of all attacks use the same letters. A round has m clients, and the attacker controls b of them. A
-model is a vector of d parameters. g is the global model that the round started from. theta_c is the model that
-client c has honestly trained. mu and sigma are the mean and the standard deviation of each parameter over the
-honest models that the attacker knows. x_c is the model that malicious client c sends. If all malicious clients send
-the same model, it is called x. A model minus g is called a displacement or a step.
+The formulas of all attacks use the same letters:
+
+- m is the number of clients in the round. The attacker controls b of them. A model is a vector of d parameters.
+- g is the global model that the round started from. A model minus g is called a displacement or a step.
+- theta_c is the model that client c has honestly trained.
+- mu and sigma are vectors: the mean and the standard deviation of each parameter over the honest models that the
+  attacker knows.
+- x_c is the model that malicious client c sends. If all malicious clients send the same model, it is called x.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from flanders.round import ClientId, check_clients, check_matrix, check_same_kin
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """What an attacker with a backdoor has tried out before it sends anything.
+    """What an attacker needs to try out a backdoor before it sends anything.
 
     Only attacks whose `needs_rehearsal` is true get a rehearsal.
     """
@@ -33,7 +36,7 @@ class Rehearsal:
     """The models that the attacker's clients have trained on clean data, without the backdoor, `(b, d)`."""
     success: Callable[[Array], float]
     """A function that tests the backdoor in a model, `(d,)`, with examples of the attacker's own clients. It
-    returns the share of these examples, from 0 to 1, that the model puts into the class that the attacker wants."""
+    returns the share of these examples, from 0 to 1, to which the model gives the attacker's class."""
     layers: Mapping[str, int]
     """The number of parameters of each tensor, by the tensor's name, in the order of the parameter vector."""
 
@@ -53,8 +56,8 @@ class View:
     clients
         The ids of the attacker's own clients. Default: 0 to b - 1.
     benign
-        The models of all other clients, `(m - b, d)`. None if the attacker does not know them. An attacker that
-        knows them is called omniscient.
+        The models of all other clients, which are called benign, `(m - b, d)`. None if the attacker does not know
+        these models. An attacker that knows them is called omniscient.
     benign_clients
         The ids of the other clients, in the order of `benign`.
     memory
@@ -126,9 +129,8 @@ class View:
     def honest(self) -> Array:
         """The honest models from which the attack computes its statistics.
 
-        These are the models of the benign clients, which the attacker does not control. If the attacker does not
-        know these models, or if there are no benign clients, they are the honestly trained models of its own
-        clients.
+        Usually these are the benign models. If the attacker knows no benign models, they are the models that its
+        own clients have honestly trained.
         """
         if self.benign is None or self.benign.shape[0] == 0:
             return self.own
@@ -144,7 +146,7 @@ class View:
 
 
 class Attack(ABC):
-    """The base class of attacks. An attack computes what the malicious clients send from what the attacker knows.
+    """The base class of attacks. An attack uses what the attacker knows to compute what the malicious clients send.
 
     A new attack is a frozen dataclass with the method `craft`, and an entry in `flanders.catalog`.
     """
@@ -162,8 +164,8 @@ class Attack(ABC):
     def frozen(self, memory: object, global_model: Array) -> Array | None:
         """Return which parameters malicious clients do not train in the coming round, as booleans, `(d,)`.
 
-        None means that they train all parameters. `memory` is what `remember` returned after the last round. The
-        simulator uses the result only if the malicious clients train on poisoned data (`data_poison`).
+        None means that malicious clients train all parameters. `memory` is what `remember` returned after the last
+        round. The simulator uses the result only if the malicious clients train on poisoned data (`data_poison`).
         """
         return None
 
@@ -174,15 +176,15 @@ class Attack(ABC):
     def rests(self, view: View) -> bool:
         """Whether the attacker sends only honest models in this round.
 
-        If so, no client counts as malicious in this round, unless clients have trained on poisoned data.
+        In such a round a client counts as malicious only if it has trained on poisoned data.
         """
         return False
 
     def remember(self, view: View, sent: Array) -> object:
         """Return what the attack remembers. In the next round, the attack finds it in `view.memory`.
 
-        This is called after every round in which a client of the attacker took part, also if no client sent a
-        malicious model. `sent` has the models that the attacker's clients sent, `(b, d)`.
+        This method is called after every round in which a client of the attacker took part, even if no client sent
+        a malicious model. `sent` has the models that the attacker's clients sent, `(b, d)`.
         """
         return view.memory
 

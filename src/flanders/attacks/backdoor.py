@@ -26,14 +26,14 @@ class ModelReplacement(Attack):
     .. math:: x_c = g + \gamma (\theta_c - g), \qquad
               \gamma = \min\left(\frac{m}{b}, \frac{S}{\|\theta_c - g\|}\right)
 
-    b of the m clients of the round are malicious. The attack is meant for clients that train on poisoned data
-    (`data_poison`). S is the `bound`. With a bound, the attack is the paper's train-and-scale. There the attacker
-    knows that a detector accepts steps up to the length S.
+    Of the m clients of the round, b are malicious. S is the `bound`. The attack is meant for clients that train on
+    poisoned data (`data_poison`). With a bound, the paper calls the attack train-and-scale: the attacker knows that
+    a detector accepts steps up to the length S.
 
     Parameters
     ----------
     boost
-        The factor that is used in place of m / b. Default: m / b.
+        The factor with which each step is multiplied, before its length is bounded. Default: m / b.
     bound
         The largest length S of a step. Default: the length is not bounded.
 
@@ -89,14 +89,14 @@ class Neurotoxin(Attack):
               \theta_{cj} & \text{otherwise} \end{cases}
 
     t counts the rounds in which a client of the attacker takes part, and :math:`g^{(t)}` is the global model at the
-    start of round t. j counts the parameters. The busy parameters are those in which the last step of the global
-    model was largest. Malicious clients leave them as they are. The attack is meant for clients that train on
-    poisoned data (`data_poison`).
+    start of round t. j is the index of a parameter. The parameters that the last step of the global model changed
+    most are called busy. Malicious clients leave busy parameters as they are. The attack is meant for clients that
+    train on poisoned data (`data_poison`).
 
     In the simulator, malicious clients set the gradients of busy parameters to zero during their local training, as
     in the paper. Elsewhere, e.g. with `--engine flower`, they train all parameters, and then set the busy ones back
-    to the values of the global model. In the first round that the attacker sees, it knows no last step, and its
-    clients send their trained models.
+    to the values of the global model. In the first round that the attacker sees, there is no last step yet. The
+    attacker's clients then send their trained models.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """PoisonedFL: an attack that pushes the model in the same direction in every round, so that the pushes add up.
 
-Every `period` rounds the attacker tests whether the model has moved in this direction. If the model has not, the
-attacker pushes less.
+Every `period` rounds the attacker tests whether the model has moved in this direction. If it has not, the attacker
+pushes less.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from flanders.checks import check_number
 from flanders.state import saveable
 
 SURE = 2.326
-"""The attacker tests its effect: it counts the parameters that have moved in its direction. If the parameters moved
-at random, this count would exceed its mean by more than SURE standard deviations in 1% of the tests."""
+"""The limit of the attacker's test. The attacker counts the parameters that have moved in its direction. If they
+moved at random, the count would be more than SURE standard deviations above its mean in only 1% of the tests."""
 SHRINK, SMALLEST = 0.7, 0.5
 """If the test shows no effect, the strength is multiplied by SHRINK, unless the product is below SMALLEST. Both
 values are those of the authors."""
@@ -59,10 +59,11 @@ class PoisonedFL(Attack):
     parameter. The sign :math:`\odot` multiplies two vectors parameter by parameter. The attacker needs no honest
     model.
 
-    Every `period` rounds the attacker counts the parameters that have moved in the direction of s since the last
-    test. By chance alone, this count would exceed a certain limit in 1% of the tests. If the count is below this
-    limit, the strength c is multiplied by 0.7, unless the product is below 0.5. In the first round that the
-    attacker sees, it has not seen the global model move yet, and sends its honest models.
+    Every `period` rounds the attacker tests its effect. It counts the parameters that have moved in the direction
+    of s since the last test. The effect is clear if the count is above a limit that pure chance would exceed in
+    only 1% of the tests. If it is not clear, the strength c is multiplied by 0.7, unless the product is below 0.5.
+    In the first round that the attacker sees, there is no step of the global model yet. The attacker then sends its
+    honest models.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ class PoisonedFL(Attack):
         check_number("PoisonedFL", "period", self.period, 1, whole=True)
 
     def rests(self, view: View) -> bool:
-        """Whether the attacker has not seen a step of the global model yet."""
+        """True in the first round that the attacker sees: there is no step of the global model yet."""
         return view.memory is None
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:

@@ -30,11 +30,11 @@ def norm(vector: Array) -> float:
 
 
 def simulated_copies(view: View) -> int:
-    """Return the number of malicious copies in a round that the attacker simulates.
+    """Return the number of copies of the malicious model in a round that the attacker simulates.
 
-    The benign clients are those that the attacker does not control. An attacker that knows all benign models
-    simulates the round with b copies. If it does not know them, its own b honest models take their place. The share
-    of copies is then about the share of malicious clients in the real round, with at most b copies.
+    If the attacker knows the benign models, the simulated round has these models and b copies. Otherwise it has the
+    b models that its own clients have honestly trained, and at most b copies. The share of copies is then about the
+    share of malicious clients in the real round.
     """
     b, num_honest = view.num_malicious, view.honest.shape[0]
     num_benign = view.num_clients - b

@@ -32,13 +32,13 @@ class Drift:
 
 @dataclass(frozen=True)
 class SlowDrift(Attack):
-    r"""Add a pull to each honest step. The pull keeps its direction, and gets a little longer in each round.
+    r"""Pull each honest step in a fixed harmful direction, a little more in each round.
 
     .. math:: x_c = \theta_c + \min(t \rho, \kappa)\,\|\theta_c - g\|\, v
 
     t counts the poisoned rounds, from 1. The unit vector v is the direction of the pull. It is opposite to the mean
-    honest step of the first round that the attacker saw. From one round to the next the pull changes little. So a
-    filter that learns from the models that it has accepted may in the end accept even a long pull.
+    honest step of the first round that the attacker saw. The pull changes little from one round to the next. A
+    filter that learns from accepted models may get used to the pull, and in the end accept even a long one.
 
     Parameters
     ----------
@@ -103,8 +103,8 @@ class OnOff(Attack):
     .. math:: x_c = \begin{cases} \text{what the base attack crafts} & t \bmod (n_1 + n_0) < n_1 \\
               \theta_c & \text{otherwise} \end{cases}
 
-    t counts the rounds in which a client of the attacker takes part. The count starts with 0 in the first poisoned
-    round. :math:`n_1` is `on`, and :math:`n_0` is `off`.
+    t counts the rounds in which a client of the attacker takes part. It is 0 in the first poisoned round.
+    :math:`n_1` is `on`, and :math:`n_0` is `off`.
 
     Parameters
     ----------
@@ -159,14 +159,14 @@ class OnOff(Attack):
 
 @dataclass(frozen=True)
 class KeptSignature(Attack):
-    r"""Add the shift of the attack `Lie` to each client's own honest model, which stays typical of the client.
+    r"""Shift each client's own model like the attack `Lie`, so that the model stays typical of the client.
 
     .. math:: x_c = \theta_c - z \sigma
 
     :math:`\sigma` is the standard deviation of each parameter over the honest models that the attacker knows. In
     `Lie`, all malicious clients send the same shifted mean. Here each malicious client shifts its own model. So its
-    step still resembles its earlier honest steps, which came from the same data. A filter that compares a client
-    with its own past looks for steps that do not resemble the earlier ones.
+    step still resembles its earlier honest steps, which came from the same data. This is meant to mislead a filter
+    that compares each client with its own past.
 
     Parameters
     ----------

@@ -22,11 +22,11 @@ from flanders.linalg.neighbours import krum_scores, multi_krum_rows
 
 @dataclass(frozen=True)
 class Opt(Attack):
-    r"""Move each parameter against the honest mean step, by an amount with which Krum selects a malicious model.
+    r"""Move each parameter against the honest mean step, but only so far that Krum still selects a malicious model.
 
     .. math:: x = g - \lambda\, s, \quad s = \operatorname{sign}(\mu - g)
 
-    Lambda starts at the authors' upper bound:
+    Lambda is the amount by which each parameter is moved. It starts at the authors' upper bound:
 
     .. math:: \lambda_0 = \sqrt{\frac{\min_i \sum_j \|x_i - x_j\|^2}{\max(1, m - 2b - 1)\,\|s\|^2}}
               + \frac{\max_i \|x_i - g\|}{\|s\|}
@@ -35,8 +35,8 @@ class Opt(Attack):
     Krum selects a malicious model, or until lambda <= tau. If the honest mean of a parameter equals the global
     model, s is 0 there, and the global model's value is sent.
 
-    An attacker that knows only its own models simulates the round: its own models take the place of the honest
-    models, and copies of x are added. The share of copies is about the share of malicious clients in the real
+    An attacker that knows only its own models simulates the round. Its own models stand for the honest models, and
+    copies of x for the malicious ones. The share of copies is about the share of malicious clients in the real
     round, but at most a half.
 
     Parameters
@@ -84,19 +84,18 @@ class Opt(Attack):
 
 @dataclass(frozen=True)
 class OptTrimmedMean(Attack):
-    r"""Put every parameter just outside the range of the honest values, on the side away from the honest mean step.
+    r"""Put every parameter just outside the range of the honest values, against the honest mean step.
 
-    If the honest mean of a parameter j is above the global model, the malicious values are drawn below the honest
-    minimum. The minimum is then called the bound. If the mean is below the global model, they are drawn above the
-    honest maximum, and the maximum is the bound. They are uniform (U) on an interval that begins at the bound. It
-    ends at k times the bound or at the bound divided by k, whichever is outside the range of the honest values:
+    Let min and max be the smallest and the largest honest value of parameter j. If the honest mean of the parameter
+    is above the global model, the malicious values are drawn just below min. If it is below the global model, they
+    are drawn just above max. They are uniformly distributed (U) on one of these intervals:
 
     .. math:: x_j \sim U[\min/k, \min] \text{ or } U[k \min, \min], \qquad
               x_j \sim U[\max, k \max] \text{ or } U[\max, \max/k]
 
-    In each pair, the first interval is used if the bound is positive, and the second if it is not. Each malicious
-    client draws its own values. If the honest mean of a parameter equals the global model, the global model's value
-    is sent.
+    The two intervals on the left are below min: the first one is used if min is positive, the second one if it is
+    not. The two intervals on the right are above max, with the same rule for max. Each malicious client draws its
+    own values. If the honest mean of a parameter equals the global model, the global model's value is sent.
 
     Parameters
     ----------

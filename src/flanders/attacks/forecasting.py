@@ -40,18 +40,18 @@ class SeenRound:
 
 @dataclass(frozen=True)
 class Mar(Attack):
-    r"""Train honestly, but replace the parameters that the filter looks at by the filter's own forecast of them.
+    r"""Train honestly, but replace the parameters that the filter looks at by the filter's own forecast.
 
     .. math:: x_c = \text{column } c \text{ of } \hat X_t = A\, X_{t-1} B^\top
 
-    MAR, matrix autoregression, is the filter's forecasting model. :math:`X_t` has a column for each client: the
-    parameters of its model in round t that the filter looks at. The attacker fits the matrices A and B to the
-    models that the server received in the last `window` rounds. Each malicious client c then sends its forecast
-    :math:`x_c` instead of what it learnt.
+    MAR, matrix autoregression, is the filter's forecasting model. :math:`X_t` has a column for each client. The
+    column holds those parameters of the client's model in round t that the filter looks at. The attacker fits the
+    matrices A and B to the models that the server received in the last `window` rounds. Each malicious client c
+    then sends its forecast :math:`x_c` instead of what it learnt.
 
-    If a client was absent from one of these rounds, the global model of that round takes the place of its model. A
-    malicious client that was absent from all these rounds has no forecast and sends its honest model. If a value to
-    fit is not finite, all malicious clients send their honest models.
+    If a client was absent from one of these rounds, the global model of that round takes the place of its model. If
+    a malicious client was absent from all these rounds, it has no forecast and sends its honest model. If any model
+    of these rounds has values that are not finite, all malicious clients send their honest models.
 
     Parameters
     ----------

@@ -29,10 +29,10 @@ class DeltaFreeRider(Attack):
     .. math:: x_c = g_t + (g_t - g_{t-1}) + \mathcal{N}(0, (\sigma r)^2 I)
 
     Client c sends :math:`x_c`. t counts the rounds in which a client of the attacker takes part, and :math:`g_t` is
-    the global model at the start of round t. r is the root mean square of the last step :math:`g_t - g_{t-1}` over
-    all parameters. With noise this is the paper's "advanced delta weights" attack, and without noise its "delta
-    weights" attack. In the first round that the attacker sees, it knows no last step, so its clients send the
-    global model back unchanged.
+    the global model at the start of round t. The last step is :math:`g_t - g_{t-1}`, and r is the root mean square
+    of its parameters. The paper calls the attack "delta weights" without noise, and "advanced delta weights" with
+    noise. In the first round that the attacker sees, there is no last step yet. The attacker's clients then send
+    the global model back unchanged.
 
     Parameters
     ----------

@@ -26,20 +26,19 @@ class LayerwisePoison(Attack):
               & l \text{ is critical} \\ \bar u_l & \text{otherwise} \end{cases}
 
     :math:`x_{cl}` is tensor l of the model that client c sends. :math:`\theta_c` is the model that client c has
-    trained on poisoned data. The *clean model* :math:`\bar u` is the mean of what the malicious clients have
-    trained on clean data. The *poisoned model* is the mean of the :math:`\theta_c`.
+    trained on poisoned data. The *poisoned model* is the mean of the :math:`\theta_c` of all malicious clients.
+    These clients also train on clean data. The mean of the resulting models is the *clean model* :math:`\bar u`.
 
-    The critical tensors carry the backdoor. The attacker finds these tensors with its own examples. First it
-    puts one clean tensor at a time into the poisoned model, and measures how far the success of the backdoor falls.
-    The success is the share of examples on which the backdoor works. The farther it falls, the more important the
-    tensor is. Then the attacker puts the poisoned tensors into the clean model, the most important ones first. It
-    stops once the success is at least `enough` times the success of the poisoned model. The tensors that it has put
-    in are critical.
+    The critical tensors carry the backdoor. The attacker finds them with its own examples. The success of a model
+    is the share of examples on which the backdoor works. First the attacker puts one clean tensor at a time into
+    the poisoned model. The farther the success falls, the more important the tensor is. Then the attacker puts
+    poisoned tensors into the clean model, the most important ones first. It stops once the success is at least
+    `enough` times that of the poisoned model. The tensors that it has put in are critical.
 
     The attack is meant for clients that train on poisoned data (`data_poison`). The data poison needs a target
-    class, and `boost = 1` if it has this parameter. Without poisoned data there is no backdoor to test, and the
-    trained models are sent. The attack runs only in the simulator, which trains malicious clients twice: on clean
-    and on poisoned data.
+    class. If it has the parameter `boost`, set it to 1. Without poisoned data there is no backdoor to test, and the
+    trained models are sent. The attack runs only in the simulator, which trains each malicious client twice: on
+    clean data and on poisoned data.
 
     Parameters
     ----------
@@ -104,7 +103,7 @@ def critical_tensors(poisoned: Array, clean: Array, rehearsal: Rehearsal, enough
 
 
 def spliced(base: Array, other: Array, columns: Sequence[slice]) -> Array:
-    """Return a copy of `base`, with the given columns taken from `other`. Both are one model or rows of models."""
+    """Return a copy of `base` (a model, or models as rows), with the given columns taken from `other`."""
     xp = array_api_compat.array_namespace(base, other)
     inside = np.zeros(base.shape[-1], dtype=bool)
     for part in columns:

@@ -29,9 +29,10 @@ class Mimic(Attack):
     Parameters
     ----------
     client
-        The id of the client to copy. The attacker must know this client's model in every poisoned round. By default
-        it copies the client whose id comes first among the benign clients, which the attacker does not control.
-        Numbers come before strings. If the attacker knows no benign model, it copies the first of its own clients.
+        The id of the client to copy. The attacker must know this client's model in every poisoned round. By
+        default, the benign client with the lowest id is copied, where numbers come before strings. Benign clients
+        are those that the attacker does not control. If the attacker knows no benign model, it copies the first of
+        its own clients.
 
     Examples
     --------
@@ -79,8 +80,8 @@ class Static(Attack):
     .. math:: x^{(t)} = x^{(t_0)} \quad \text{for all } t \ge t_0
 
     :math:`x^{(t)}` is what all malicious clients send in round t. :math:`t_0` is the first poisoned round. The
-    model is the first row that `base` crafts in that round. A filter that trusts predictable clients trusts a model
-    that never changes.
+    model is the first row that `base` crafts in that round. A filter that trusts clients whose models it can
+    predict will trust a model that never changes.
 
     Parameters
     ----------

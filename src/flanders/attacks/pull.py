@@ -1,4 +1,4 @@
-"""The attack `OwnPull` pulls each client's own step in a harmful direction. Two more attacks pull less visibly.
+"""The attack `OwnPull` pulls each client's own step in a harmful direction. Two more attacks do this less visibly.
 
 In the formulas, g is the global model. theta_c is what client c has honestly trained, and x_c is what it sends. The
 step of a client is its model minus g.
@@ -74,21 +74,21 @@ class Poisoned:
 
 @dataclass(frozen=True)
 class GrowingCamp(Attack):
-    r"""Start the pull of `OwnPull` with `joining` clients, and let as many further clients join in every round.
+    r"""Pull like `OwnPull`, with `joining` clients in the first round and as many more in every later round.
 
     .. math:: x_c = \begin{cases} \text{the model that } \texttt{OwnPull} \text{ sends} & c \le k\,t \\
               \theta_c & \text{otherwise} \end{cases}
 
-    c numbers the malicious clients, and t the poisoned rounds, both from 1. A group of clients that all begin to
-    pull in the same round stands out. A group that grows slowly may look like a change of the whole federation.
+    The malicious clients c and the poisoned rounds t are counted from 1. If many clients begin to pull in the same
+    round, they stand out as a group. A group that grows slowly may look like a change of the whole federation.
 
     Parameters
     ----------
     strength
         The length of the pull, as a multiple of the length of the client's own step.
     joining
-        How many clients join in each poisoned round, k. In poisoned round t, the first k t of the malicious clients
-        pull.
+        The number k of clients that join in each poisoned round. In poisoned round t, the first k t malicious
+        clients pull.
 
     Examples
     --------
@@ -129,12 +129,12 @@ class BelowTheSplit(Attack):
 
     .. math:: \max\{s : \operatorname{median}_{c \text{ malicious}} a_c(s) \ge Q_{0.1}(a_i(s) : i \text{ honest})\}
 
-    :math:`a_c(s)` is the mean cosine between the step of client c and all steps of the round, if malicious clients
-    pull with strength s. It is computed from the last layer if the attacker knows that layer, and from all
-    parameters if it does not. :math:`Q_{0.1}` is the 10% quantile. The attacker searches by bisection for the
-    strongest pull at which the median of its own clients is at least the 10% quantile of the honest clients. If
-    the median is below the quantile even without a pull, the attacker sends its honest models. An attacker that
-    knows no models of other clients pulls with a strength of about 0.1.
+    The agreement :math:`a_c(s)` of client c is the mean cosine between its step and all steps of the round, if
+    malicious clients pull with strength s. If the attacker knows the last layer, it computes the cosines from this
+    layer, otherwise from all parameters. :math:`Q_{0.1}` is the 10% quantile. The attacker searches by bisection
+    for the strongest pull at which the median agreement of its own clients is at least the 10% quantile of the
+    honest clients' agreement. If the median is lower even without a pull, the attacker sends its honest models. An
+    attacker that knows no models of other clients pulls with a strength of about 0.1.
 
     Parameters
     ----------

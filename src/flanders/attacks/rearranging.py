@@ -1,7 +1,7 @@
 """Two attacks that mislead simple statistics.
 
-`Rearranged` does not change the length of a step or its number of positive values. `ByzMean` decides what the mean
-of all models of the round is.
+`Rearranged` keeps the length of a step and its number of positive values. `ByzMean` determines the mean of all
+models of the round.
 
 In the formulas, g is the global model and mu the mean of the honest models that the attacker knows. theta_c is what
 client c has honestly trained, and x_c is what it sends. A step is a model minus g.
@@ -28,10 +28,10 @@ class Rearranged(Attack):
 
     .. math:: x_c = g + P u_c, \quad P = \arg\min_{P \text{ a permutation}} \langle P u_c, \mu - g \rangle
 
-    :math:`u_c = \theta_c - g` is the client's own step. Its largest value goes to the parameter in which the honest
-    mean step :math:`\mu - g` is smallest, its second largest value to the parameter in which that step is second
-    smallest, and so on. No other order of the same values has a smaller inner product with the honest mean step.
-    The rearranged step has the same length as the client's own step, and as many positive, zero and
+    :math:`u_c = \theta_c - g` is the client's own step, and :math:`\mu - g` is the honest mean step. The
+    permutation P puts the largest value of the own step where the honest mean step is smallest, the second largest
+    value where it is second smallest, and so on. No other order of the values has a smaller inner product with the
+    honest mean step. The length of the step stays the same, and so do the numbers of its positive, zero and
     negative values. The filter SignGuard looks at the length and at these three numbers.
 
     Examples
@@ -63,8 +63,8 @@ class ByzMean(Attack):
     The round has m clients, b of them malicious. The first :math:`b_1 = \lfloor b / 2 \rfloor` malicious clients
     send :math:`x_1`, which is the model of the attack `Lie` and looks normal. :math:`\sigma` is the standard
     deviation of each parameter over the honest models. The other :math:`b_2 = b - b_1` malicious clients send
-    :math:`x_2`, which makes the average of all m clients equal to :math:`x_1`. A single malicious client sends
-    :math:`x_2`. An attacker that knows only its own models uses them in place of the other clients' models.
+    :math:`x_2`, which makes the average of all m clients equal to :math:`x_1`. If only one client is malicious, it
+    sends :math:`x_2`. An attacker that knows only its own models uses them in place of the other clients' models.
 
     Parameters
     ----------

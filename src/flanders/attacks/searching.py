@@ -23,13 +23,14 @@ FIRST_STEP, SHRINK = 10.0, 0.8
 Before the first failed step, each step is twice the step before. After it, each step is SHRINK times the step
 before. Both values are ByzFL's."""
 CLEARLY = 1e-9
-"""A strength counts as more harmful only if its harm is larger by this share. A smaller gain may be a rounding
-error."""
+"""A strength counts as more harmful only if its harm is larger by at least this share. A smaller difference may be
+a rounding error."""
 
 
 @dataclass(frozen=True)
 class SearchedAttack(Attack):
-    """The base class of both attacks. It sends b copies of a + t p, with the most harmful strength t that it finds.
+    """The base class of the two attacks. It sends b copies of a + t p, and searches for the most harmful strength
+    t.
 
     b is the number of malicious clients. Subclasses choose the start a and the direction p, which are vectors.
     """
@@ -52,7 +53,7 @@ class SearchedAttack(Attack):
 
 @dataclass(frozen=True)
 class OptimalLie(SearchedAttack):
-    r"""Shift the honest mean as `Lie` does, by the number of standard deviations that harms the server most.
+    r"""Shift the honest mean like `Lie`, but by the number of standard deviations that harms the server most.
 
     .. math:: x = \mu - z^* \sigma, \quad z^* = \arg\max_z \|F(x_1, \dots, x_{m-b}, x(z), \dots, x(z)) - \mu\|
 
@@ -61,9 +62,9 @@ class OptimalLie(SearchedAttack):
     round, with its filter and its aggregator. An attacker that cannot compute what the server would do assumes that
     F is the median of each parameter.
 
-    The search is ByzFL's. It raises z in steps that double as long as the harm grows. Then it tries smaller and
-    smaller steps from the best z so far. If the harm has several peaks, e.g. with the pre-aggregator `nnm`, the
-    search may miss the best z.
+    The search is ByzFL's. It raises z in steps, and doubles the step as long as the harm grows. Then it tries
+    smaller and smaller steps from the best z so far. If the harm has several peaks, e.g. with the pre-aggregator
+    `nnm`, the search may miss the best z.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The attacks LIE ("a little is enough") and IPM (inner product manipulation).
 
-LIE hides in the spread of the honest models. IPM sends the opposite of their mean step, where a step is a model
-minus the global model. A round has m clients, b of them malicious, and all b send the same model x.
+LIE hides in the spread of the honest models. IPM sends the opposite of the mean honest step. A step is a model
+minus the global model. A round has m clients. Of these, b are malicious, and all send the same model x.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from flanders.checks import check_number
 from flanders.linalg.columns import column_moments
 
 MAJORITY_Z = 1.5
-"""LIE shifts the honest mean by z standard deviations. This is z if at least half of the clients are malicious: the
-formula of `little_is_enough_z` is only for fewer malicious clients. The default of the authors' code is the
-same."""
+"""The z of LIE if at least half of the clients are malicious. LIE shifts the honest mean by z standard deviations.
+The formula of `little_is_enough_z` is only for fewer malicious clients. The authors' code has 1.5 as its
+default."""
 
 
 def little_is_enough_z(num_clients: int, num_malicious: int) -> float:
@@ -52,8 +52,8 @@ class Lie(Attack):
     The vectors :math:`\mu` and :math:`\sigma` are the mean and the (population) standard deviation of each
     parameter over the honest models that the attacker knows. :math:`\Phi` is the standard normal distribution. s is
     the number of honest clients that the attacker needs on its side for a majority. For b >= m/2 the formula is not
-    used, and z is 1.5. With b = 1 the formula has little effect: z is zero for odd m and negative for even m (-0.43
-    for m = 4, -0.01 for m = 100).
+    used, and z is 1.5. With b = 1 the shift has little effect: z is zero if m is odd, and slightly negative if m is
+    even (-0.43 for m = 4, -0.01 for m = 100).
 
     Parameters
     ----------
@@ -95,8 +95,8 @@ class Ipm(Attack):
 
     .. math:: x = g - \varepsilon\,(\mu - g)
 
-    g is the global model and :math:`\mu` the mean of the honest models that the attacker knows. With a small
-    epsilon the attack hides near the honest models. With a large epsilon it reverses the average of the round.
+    g is the global model and :math:`\mu` the mean of the honest models that the attacker knows. If epsilon is
+    small, the malicious models are near the honest models. If it is large, the average of the round is reversed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Clusters of single numbers: exact k-means, the number of clusters, and clusters in each column of a matrix.
+"""Finds clusters of single numbers, counts them, and finds clusters in each column of a matrix.
 
 The filters `FLDetector` and `KMeans` use these functions.
 """
@@ -15,10 +15,10 @@ from flanders.linalg.blocks import centred_block, column_blocks
 def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector]]:
     """Return the best division of the values into k clusters, for each k from 1 to `most`.
 
-    The cost of a division is the sum of the squared distances of all values from the means of their clusters. The
-    best division has the smallest cost. For each k the result has the cost of the best division, and a label for
-    each value: the number of its cluster. The clusters are numbered from low to high. If there are fewer values
-    than `most`, the largest k is the number of values.
+    The best division has the smallest cost: the sum of the squared distances of all values from the means of their
+    clusters. For each k the result has this cost, and a label for each value: the number of its cluster. The
+    clusters are numbered from low to high. If there are fewer values than `most`, the largest k is the number of
+    values.
 
     In the best division, each cluster is a run of neighbours in the sorted values. So dynamic programming finds the
     division exactly. It takes n^2 steps for each k, where n is the number of values.
@@ -58,11 +58,11 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
 def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, references: int = 20) -> int:
     """Return the number of clusters by the gap statistic, at most `most`.
 
-    The costs that `line_clusters` returns are compared with the costs for random sets of values. There are
-    `references` random sets. Each has as many values as `values`, drawn uniformly between the smallest and the
-    largest given value. The gap of k clusters is the mean logarithm of the random sets' costs, minus the logarithm
-    of the given values' cost. The result is the smallest k with gap(k) >= gap(k + 1) - error(k + 1), where error is
-    the standard error of a gap. If there is no such k, the result is `most`.
+    The costs that `line_clusters` returns for the given values are compared with those for random sets of values.
+    There are `references` random sets. Each has as many values as `values`, drawn uniformly between the smallest
+    and the largest given value. gap(k) is the mean logarithm of the random sets' costs with k clusters, minus the
+    logarithm of the given values' cost. The result is the smallest k with gap(k) >= gap(k + 1) - error(k + 1),
+    where error(k + 1) is the standard error of gap(k + 1). If there is no such k, the result is `most`.
 
     References
     ----------
@@ -85,11 +85,11 @@ def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, r
 
 
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:
-    """Return, for each row, in how many columns it is in the smaller of two clusters. Only telling columns count.
+    """Return, for each row, in how many telling columns it is in the smaller of two clusters.
 
-    Each column of `updates - center` is divided into its two best clusters. The column is telling if the clusters
-    explain at least the share `separation` of its variance, and do not have the same size. The second result is the
-    number of telling columns.
+    Each column of `updates - center` is divided into its two best clusters. The column is called telling if the
+    clusters explain at least the share `separation` of its variance, and do not have the same size. The second
+    result is the number of telling columns.
 
     The two best clusters of a column are its i lowest values and all others, for some i. Let S_i be the sum of the
     i lowest of the m values, and S the sum of all values. The clusters explain the part

@@ -27,11 +27,10 @@ from flanders.linalg.blocks import centred_block, centred_blocks, column_blocks
 EUCLIDEAN = ("squared-l2", "l2", "cosine")
 """The names of distances that can be computed from inner products alone."""
 DISTANCES = (*EUCLIDEAN, "l1")
-"""The names of all distances. A number p instead of a name means the L^p distance."""
+"""The names of all distances. Instead of a name, functions also take a number p, which means the L^p distance."""
 
 Pairs = Iterable[tuple[Array, Array]]
-"""Two matrices of the same shape, in pairs of blocks: some columns of one matrix, and the same columns of the
-other one."""
+"""Two matrices of the same shape, as pairs of blocks. A pair has the same columns of both matrices."""
 
 
 def distance_to_sums(
@@ -44,12 +43,12 @@ def distance_to_sums(
     *,
     centred: bool,
 ) -> FloatVector:
-    """Return, for each row c, the distance between `updates[c] - center` and a second vector, such as a forecast.
+    """Return the distance of each row of `updates - center` from a second vector, such as a forecast of this row.
 
-    The second vector is a weighted sum of the rows of all `pieces`, with the weights `factors[c]`, minus
-    `shift[c] * center`. If `centred` is true, `center` is first subtracted from each row of `pieces`. If `centred`
-    is false, the weighted sum may be a model. A shift of 1 then turns this model into a difference from the center.
-    `distance` is one of `DISTANCES`, or the number p of an L^p distance.
+    The second vector of row number c is a weighted sum, minus `shift[c] * center`. The sum is over the rows of all
+    `pieces`, with the weights `factors[c]`. If `centred` is true, `center` is subtracted from each row of `pieces`
+    first. If it is false, the weighted sum may be a whole model, and a shift of 1 turns it into a difference from
+    the center. `distance` is one of `DISTANCES`, or the number p of an L^p distance.
     """
     sent, g, known = on_host(updates), on_host(center), [on_host(piece) for piece in pieces]
     xp = array_api_compat.array_namespace(sent)
@@ -93,9 +92,9 @@ def cosine_distances(inner: FloatVector, one: FloatVector, other: FloatVector) -
 def lp_norms(blocks: Iterable[Array], p: float) -> FloatVector:
     """Return the L^p norms of the rows of a matrix, which is given in blocks of columns.
 
-    Each number is divided by the largest absolute value of its row before it is raised to the power p, so that no
-    sum overflows. If p is small, a norm may still be too large for a float. Then all norms are divided by d^(1/p),
-    where d is the number of columns. This changes neither their order nor their ratios.
+    So that no sum overflows, each number is divided by the largest absolute value of its row before it is raised to
+    the power p. If p is small, a norm may still be too large for a float. Then all norms are divided by d^(1/p),
+    where d is the number of columns. Their order and their ratios stay the same.
 
     Examples
     --------
@@ -139,16 +138,16 @@ def squares_by_layer(
     expected: Sequence[tuple[FloatVector, Array, IntVector]],
     layers: Mapping[str, int],
 ) -> FloatMatrix:
-    r"""Return the squared distance of some updates from expected vectors, in each layer.
+    r"""Return the squared distances of some updates from expected vectors, for each layer.
 
     `layers` has the name and the number of columns of each layer, in the order of the columns. `rows` has the
     numbers of some rows of `updates`. The result has a row for each entry of `rows`, and a column for each layer.
 
-    Let :math:`x_c` be the row of `updates` whose number is entry c of `rows`, :math:`s_c` entry c of `scale`, and g
-    the global model. The result is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the
-    columns of the layer. Each element of `expected` describes one term k of the sum. It has three parts: the
-    factors :math:`a_{kc}`, a matrix, and row numbers. Entry c of the row numbers says which row of the matrix is
-    :math:`v_{kc}`.
+    The result is the squared length of :math:`s_c (x_c - g) - \sum_k a_{kc} v_{kc}` in the columns of the layer.
+    Here c counts the entries of `rows`, :math:`x_c` is the row of `updates` with the number `rows[c]`, :math:`s_c`
+    is `scale[c]`, and g is the global model. Each element of `expected` describes one term k of the sum. It has
+    three parts: the factors :math:`a_{kc}`, a matrix, and row numbers. Entry c of the row numbers says which row of
+    the matrix is :math:`v_{kc}`.
     """
     xp = array_api_compat.array_namespace(updates)
     totals: list[Array] = [0.0] * len(layers)

@@ -20,12 +20,12 @@ from flanders.linalg.products import distances_of_gram
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    r"""Squared distances between fixed rows r_i and a point x(t) = a + t v. The point moves on a line as t grows.
+    r"""Squared distances between n fixed rows r_i and a point x(t) = a + t v, which moves along a line as t grows.
 
     .. math:: \|x(t) - r_i\|^2 = \|a - r_i\|^2 + 2 t \langle a - r_i, v \rangle + t^2 \|v\|^2
 
-    `measure` reads the rows once, and computes the coefficients of this formula and the distances between the n
-    rows. All other methods need at most O(n^2) steps on the CPU.
+    `measure` reads the rows once. It computes the coefficients of this formula, and the distances between the rows.
+    All other methods need at most O(n^2) steps on the CPU.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Line:
     def with_copies(self, t: float, count: int) -> FloatMatrix:
         """Return the squared distances between all rows of a round: the fixed rows and `count` copies of x(t).
 
-        The copies come last, so that an aggregator that prefers the first of equal rows decides against the
+        The copies come last. So an aggregator that takes the first of several equal rows decides against the
         attacker.
         """
         n = self.constant.size
@@ -91,7 +91,7 @@ class Line:
     def longest_within(self, squared_radius: float) -> float:
         """Return the largest t >= 0 at which every squared distance to a row is at most `squared_radius`.
 
-        At t = 0, every squared distance must be at most `squared_radius`, too.
+        The caller must make sure that the condition holds at t = 0.
         """
         return min(
             largest_root(self.speed, float(b), float(c) - squared_radius)
@@ -101,7 +101,7 @@ class Line:
     def longest_within_sum(self, squared_radius: float) -> float:
         """Return the largest t >= 0 at which the sum of squared distances to all rows is at most `squared_radius`.
 
-        At t = 0, the sum must be at most `squared_radius`, too.
+        The caller must make sure that the condition holds at t = 0.
         """
         n = self.constant.size
         return largest_root(n * self.speed, float(self.slope.sum()), float(self.constant.sum()) - squared_radius)

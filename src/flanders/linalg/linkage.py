@@ -1,6 +1,7 @@
-"""Single linkage, a clustering in which the two nearest clusters are joined again and again. FLAME uses it.
+"""Single linkage, a way to find clusters of rows. The aggregator and the filter FLAME use it.
 
-At first each row is a cluster. The distance between two clusters is the smallest distance between their rows.
+At first each row is a cluster of its own. Then the two nearest clusters are joined, again and again. The distance
+between two clusters is the smallest distance between a row of one and a row of the other.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from flanders.arrays import FloatMatrix, FloatVector
 def majority_heights(distances: FloatMatrix) -> FloatVector:
     """Return the distance at which each row joins the majority in single linkage.
 
-    The majority is the first cluster with more than half of the rows. The result is the same for all its rows: the
-    distance at which the cluster was formed. For every other row the result is at least as large.
+    The majority is the first cluster with more than half of the rows. The rows of this cluster all get the same
+    result: the distance at which the cluster was formed. The other rows join it later, at the same or larger
+    distances.
 
     HDBSCAN finds the same cluster with these settings: `min_cluster_size` is the smallest whole number above half
     the number of rows, `min_samples` is 1, and a single cluster is allowed.

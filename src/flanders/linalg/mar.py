@@ -1,19 +1,18 @@
 r"""Fits the matrix autoregressive model MAR(w): :math:`X_t = \sum_{i=1}^{w} A_i X_{t-i} B_i^T + E_t`.
 
-The filter `Flanders` forecasts the models of a round with it. The letters are those of the FLANDERS paper. X_t
-holds the models of round t. It is d x h, with a column for each of h clients and a row for each of d parameters.
-The sum is the forecast of X_t from the w rounds before it, and E_t is the error of the forecast. The coefficients
-A_i are d x d, and the coefficients B_i are h x h.
+With this model, the filter `Flanders` forecasts what the clients send in a round. The letters are those of the
+FLANDERS paper. X_t holds the clients' models of round t. It is d x h, with a column for each of h clients and a row
+for each of d parameters. The sum is the forecast of X_t from the w rounds before it, and E_t is the error of the
+forecast. The coefficients A_i are d x d matrices, and the coefficients B_i are h x h matrices.
 
-The coefficients are found by alternating least squares (Appendix C of the paper). If all B_i are fixed, all A_i are
-the solution of one least-squares problem. If all A_i are fixed, all B_i are the solution of another one. The two
-problems are solved in turn.
+The coefficients are found by alternating least squares (Appendix C of the paper). With fixed B_i, a least-squares
+problem gives all A_i. With fixed A_i, another one gives all B_i. The two problems are solved in turn.
 
-The matrices A_i are too large to be formed. But each solution is the one with the smallest norm, or has a ridge
-penalty. In both cases :math:`A_i = Q \tilde A_i Q^T`. The columns of Q are any orthonormal basis of the span of all
-columns of all X_t, and :math:`\tilde A_i` is small. Therefore the model can be fitted to the coordinates
+The matrices A_i are too large for memory, and are never computed. Let the columns of Q be an orthonormal basis of
+the span of all columns of all X_t. Then :math:`A_i = Q \tilde A_i Q^T` with a small matrix :math:`\tilde A_i`,
+since the solutions have the smallest norm or a ridge penalty. Therefore the model can be fitted to the coordinates
 :math:`Q^T X_t`, with the same forecast. The coordinates have at most as many rows as all X_t together have columns.
-They are computed from inner products (`coordinates`).
+The function `coordinates` computes them from inner products.
 
 References
 ----------
@@ -190,8 +189,9 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
     if d <= h * len(matrices):
         columns = [np.asarray(to_numpy(m), dtype=np.float64).T for m in matrices]
     else:
-        # For precision, one model is subtracted from all rows. The added row of zeros becomes minus this model.
-        # Then the added row is subtracted from all other rows, which undoes the first subtraction.
+        # For precision, one model is subtracted from all rows before their inner products are computed. A row of
+        # zeros is added first, and becomes minus this model. Then its coordinates are subtracted from those of the
+        # other rows, which undoes the first subtraction.
         gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
         basis = coordinates(gram, rounding_of(newest))
         columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
@@ -202,11 +202,10 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
 def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).eps)) -> FloatMatrix:
     """Return a matrix R with `R.T @ R == gram`: the coordinates of vectors in an orthonormal basis of their span.
 
-    `gram` has the inner products of the vectors, and R has a column for each vector. A direction of the span counts
-    as zero if the parts of all vectors along it are as small as rounding errors. For this test the vectors are
-    scaled to unit length. So the part of a vector is compared with the length of this vector, not with the longest
-    length. In float64, parts below about 1e-7 of the length count as zero. `rounding` is the relative rounding
-    error of `gram`.
+    `gram` has the inner products of the vectors, and R has a column for each vector. A direction of the span is
+    left out if the parts of all vectors along it are as small as rounding errors. For this test the vectors are
+    scaled to unit length, so that short vectors count as much as long ones. In float64, parts below about 1e-7 of
+    the length of a vector count as rounding errors. `rounding` is the relative rounding error of `gram`.
     """
     lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -252,5 +251,5 @@ def singular_vectors(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, Flo
 
 
 def _below(lags: Sequence[FloatMatrix], b: Sequence[FloatMatrix]) -> FloatMatrix:
-    """Return the matrices of earlier rounds on top of each other, each multiplied by the transpose of its B."""
+    """Multiply the matrix of each earlier round by the transpose of its B, and stack the products."""
     return np.vstack([x @ b_i.T for x, b_i in zip(lags, b, strict=True)])

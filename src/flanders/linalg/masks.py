@@ -1,7 +1,8 @@
-"""Masks: a trained weight for each parameter of each row.
+"""Masks: arrays with a trained weight for each parameter of each client's model.
 
-The weights are trained so that the weighted mean of the rows, which is a model, has a low loss. Each weight is the
-logistic function of a number, its logit. The filter `SkyMask` uses masks.
+The clients' models are the rows of an array. The weights are trained so that the weighted mean of the rows has a
+low loss. Each weight is the logistic function of a number, which is called its logit. The filter `SkyMask` uses
+masks.
 """
 
 from __future__ import annotations

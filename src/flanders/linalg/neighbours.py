@@ -10,8 +10,8 @@ from flanders.arrays import FloatMatrix, FloatVector, IntVector
 def krum_scores(distances: FloatMatrix, num_malicious: int) -> FloatVector:
     """Return, for each row, the sum of the squared distances to the m - b - 2 other rows that are nearest to it.
 
-    m is the number of rows, and b is `num_malicious`. At least one other row counts. `distances` has the squared
-    distances.
+    m is the number of rows, and b is `num_malicious`. If m - b - 2 is less than 1, only the nearest row counts.
+    `distances` has the squared distances.
 
     References
     ----------
@@ -33,7 +33,7 @@ def multi_krum_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> In
 def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVector:
     """Return `keep` rows, selected one by one, as row numbers in rising order.
 
-    Each time, Krum scores are computed from the rows that are not selected yet, and the row with the lowest score
+    For each selection, the Krum scores of the rows that are left are computed anew. The row with the lowest score
     is selected.
 
     References

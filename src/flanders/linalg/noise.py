@@ -1,9 +1,9 @@
 r"""Tells random noise from changes by training.
 
-Random noise changes all parameters of a model alike. Training does not: it changes the weights of some inputs and
-outputs much more than others, and mostly the same weights for all clients. So if the difference between two updates
-comes from training, its size depends on the other clients: where they change a parameter more, the difference is
-usually larger, or usually smaller. If the difference is noise, it has nothing to do with what other clients change.
+Random noise changes all parameters of a model alike. Training does not: it changes some weights much more than
+others, and mostly the same weights for all clients. So if the difference between two updates comes from training,
+it depends on what the other clients change. Where they change a parameter more, the difference is usually larger,
+or usually smaller. If the difference is noise, it has nothing to do with the other clients.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ MOST_NUMBERS = 4_000_000
 """At most about this many numbers are looked at, so that the test takes little time and memory. If the matrix has
 more numbers, only every s-th column is used, for a whole number s."""
 LEAST_COLUMNS = 1000
-"""Up to this many columns, all columns are used. Of more columns, at least half of this number are used. Fewer
-columns would show too little."""
+"""A matrix with at most this many columns is used as a whole. Of a wider matrix, at least half this many columns
+are used. Fewer columns would show too little."""
 TINY = 1e-12
-"""This share of a row's average square is added to each square before the logarithm. The logarithm of zero is not
-finite."""
+"""This share of a row's average square is added to each square before its logarithm is taken, since the logarithm
+of zero is not finite."""
 
 
 def standard_errors_from_noise(matrix: Array, center: Array, first: IntVector, second: IntVector) -> FloatVector:
@@ -29,10 +29,11 @@ def standard_errors_from_noise(matrix: Array, center: Array, first: IntVector, s
     `center`, `(d,)`, is subtracted from each row of the matrix, `(m, d)`. Each row is then scaled to length 1.
     `first` and `second` have the row numbers i and j of each pair. The result has one number for each pair:
 
-    .. math:: \sqrt{n}\ \mathrm{corr}_x \Bigl( \log (v_{ix} - v_{jx})^2,\ \log \sum_{k \ne i, j} v_{kx}^2 \Bigr),
+    .. math:: \sqrt{n}\ \mathrm{corr}_x \Bigl( \log (v_{ix} - v_{jx})^2,\ \log \sum_{k \ne i, j} v_{kx}^2 \Bigr).
 
-    with the scaled rows v and the n columns x that are used. If the difference is noise that is independent of the
-    column, the result is normally distributed, with mean 0 and standard deviation 1.
+    Here the v are the scaled rows, and x runs over the n columns that are used. corr is the correlation over these
+    columns. If the difference is noise that is independent of the column, the result is normally distributed, with
+    mean 0 and standard deviation 1.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Statistics for the filters `Fingerprint` and `Flanders`.
 
-The statistics are a spread that a minority of outliers hardly changes, tail probabilities of Student's t, and false
-discovery rates.
+They are a spread that a minority of outliers hardly changes, tail probabilities of Student's t, and false discovery
+rates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from flanders.arrays import FloatVector
 
 NORMAL = 1.4826
-"""The standard deviation of a normal distribution, divided by its median absolute deviation."""
+"""The standard deviation of a normal distribution, divided by its median distance from the median."""
 
 
 def robust_spread(values: FloatVector, middle: float | None = None) -> float:
@@ -26,12 +26,12 @@ def local_false_discovery_rate(p: FloatVector) -> FloatVector:
     """Return, for each p-value, the probability pi0 / f(p) that it belongs to an honest client.
 
     The p-values of honest clients are spread evenly between 0 and 1. Those of attackers are mostly near 0. pi0 is
-    Storey's estimate of the share of honest clients: about twice the share of the p-values above a half.
-    f is the decreasing density that fits the p-values best (Grenander's estimator). It is the slope of the smallest
-    concave function above their distribution function.
+    Storey's estimate of the share of honest clients: about twice the share of the p-values above a half. f is the
+    density of all p-values: the decreasing density that fits them best (Grenander's estimator). It is the slope of
+    the smallest concave function above their distribution function.
 
-    First, m evenly spread p-values are added to the m given ones, and count as those of honest clients. Without
-    them, the few smallest p-values would always look like those of attackers.
+    Before f is computed, as many evenly spread p-values are added as are given. They count as those of honest
+    clients. Without them, the few smallest p-values would always look like those of attackers.
 
     Examples
     --------

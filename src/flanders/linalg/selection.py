@@ -21,14 +21,14 @@ def take_columns(matrix: Array, columns: IntVector) -> Array:
 
 
 def replace_rows(matrix: Array, rows: IntVector, vectors: Sequence[Array]) -> Array:
-    """Return a copy of a matrix in which these rows are replaced by vectors, one for each row."""
+    """Return a copy of a matrix in which each of the given rows is replaced by one of the vectors."""
     xp = array_api_compat.array_namespace(matrix)
     new = dict(zip(rows.tolist(), vectors, strict=True))
     return xp.stack([new[i] if i in new else matrix[i, :] for i in range(matrix.shape[0])])
 
 
 def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: BoolVector) -> Array:
-    """Return a copy of a matrix in which these columns are replaced by `values`, in the rows where `rows` is true.
+    """Return a copy of a matrix with `values` in the given columns, but only in the rows where `rows` is true.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def replace_columns(matrix: Array, columns: IntVector, values: Array, rows: Bool
 def largest_entries(vector: Array, count: int) -> Array:
     """Return a boolean vector that is true for the `count` entries with the largest absolute values.
 
-    Further entries with the same absolute value as the smallest of these are true, too. Zeros are always false.
+    If more entries have the same absolute value as the last of these, they are true, too. Zeros are always false.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """CountSketch: short random summaries of long vectors, called sketches.
 
 Each parameter of a vector gets a random sign and a random bucket. The sketch of the vector has one number for each
-bucket: the sum of the parameters in this bucket, with their signs. The inner product of two sketches is that of the
-vectors plus an error with mean zero. The error is about 1 / sqrt(width) times the product of the vectors' lengths,
-where the width is the number of buckets.
+bucket: the sum of the parameters in this bucket, with their signs. The inner product of two sketches estimates the
+inner product of their vectors. The error has mean zero, and is about 1 / sqrt(width) times the product of the
+vectors' lengths. The width is the number of buckets.
 
 There are two ways to draw signs and buckets. `CountSketch` draws all of them at once, and stores them.
 `StreamedSketch` draws them from a secret seed each time that a piece of a model arrives, and does not store them.
@@ -24,7 +24,7 @@ from flanders.arrays import Array, FloatVector, is_on_host, like, on_host, to_nu
 from flanders.linalg.blocks import column_blocks
 
 STREAMED = 2**20
-"""How many parameters a `StreamedSketch` adds at a time. Their signs and buckets need a few megabytes."""
+"""How many parameters a `StreamedSketch` adds at a time. Their buckets and signs take 12 MiB."""
 
 
 def add_to_buckets(

@@ -47,10 +47,10 @@ class DivideAndConquer:
         Each iteration samples some parameters, subtracts the mean from the rows, and projects the rows on the first
         principal direction. The rows with the largest squared projections are outliers. Their number is
         `filtering_fraction` times the number of malicious clients. If projections are equal, the row with the
-        higher client id is the outlier. The cut lies halfway between the smallest squared projection of an outlier
-        and the largest one of the other rows. The score of a row is its squared projection, divided by the cut. If
-        `sample` is None or at least the number of parameters d, all parameters are used, and one iteration is
-        enough.
+        higher client id is the outlier. The cut is a number halfway between the smallest squared projection of an
+        outlier and the largest squared projection of the other rows. The score of a row is its squared projection,
+        divided by the cut. If `sample` is None or at least the number of parameters d, all parameters are used, and
+        one iteration is enough.
         """
         m, d = round_.updates.shape
         num_dropped = self._num_dropped(m)
@@ -68,7 +68,7 @@ class DivideAndConquer:
             # These are the inner products of the rows after the mean was subtracted from them.
             centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
             values, vectors = np.linalg.eigh(centred)
-            # Round, so that equal projections do not differ by rounding errors.
+            # The shares are rounded, so that equal projections do not differ by rounding errors.
             share = np.round(vectors[order, -1] ** 2, 12)
             relative = relative_to_cut(np.maximum(values[-1], 0.0) * share, num_dropped)
             largest_scores[order] = np.maximum(largest_scores[order], relative)
@@ -79,15 +79,15 @@ class DivideAndConquer:
         if dropped >= m:
             raise InputError(
                 f"{self.caller}(num_malicious={self.num_malicious}, filtering_fraction={self.filtering_fraction}) "
-                f"would drop {dropped} of {m} updates. Lower either, or keep more clients."
+                f"would drop {dropped} of {m} updates. Lower one of the two, or let the filter keep more clients."
             )
         return dropped
 
 
 def relative_to_cut(scores: FloatVector, num_dropped: int) -> FloatVector:
-    """Return the scores, divided by a cut, so that exactly the `num_dropped` largest are above 1.
+    """Divide the scores by a cut, such that exactly the `num_dropped` largest scores end up above 1.
 
-    Of equal scores, those of later rows count as larger.
+    If scores are equal, the score of a later row counts as larger.
     """
     order = np.argsort(scores, kind="stable")
     kept = scores.size - num_dropped

@@ -21,14 +21,15 @@ BATCH = 4096
 
 
 def smallest_diameter(distances: FloatMatrix, size: int) -> IntVector:
-    """Return the `size` rows with the smallest diameter, which is the largest distance between two of them.
+    """Return the `size` rows with the smallest diameter: the largest distance between two of them.
 
     If several subsets have the smallest diameter, return the one with the lowest row numbers.
 
-    The search tries diameters by bisection. For a diameter D, call two rows a long pair if they are farther apart
-    than D. A subset has a diameter of at most D if every long pair has a row outside the subset. So the search
-    looks for a cover: a set of at most m - `size` of the m rows that contains a row of every long pair. It branches
-    at a row: either this row is in the cover, or all rows that form a long pair with it are.
+    The search tries diameters by bisection. For a diameter D, two rows are called a long pair if they are farther
+    apart than D. A subset has a diameter of at most D if every long pair has a row outside the subset. So the rows
+    outside must be a cover: at most m - `size` of the m rows, with a row of every long pair. To find a cover, the
+    search takes a row and tries two branches. In one branch, the row is in the cover. In the other branch, all rows
+    that form a long pair with it are in the cover.
 
     Examples
     --------
@@ -45,7 +46,7 @@ def smallest_diameter(distances: FloatMatrix, size: int) -> IntVector:
         low, high = (low, middle) if has_cover else (middle + 1, high)
     covers = _covers(distances > diameters[low], m - size, first=False)
     outside = [np.setdiff1d(np.arange(m), sorted(cover)) for cover in covers]
-    subsets = [rows[:size] for rows in outside]  # more than `size` rows may be outside a cover: take the first ones
+    subsets = [rows[:size] for rows in outside]  # a small cover leaves more than `size` rows: take the first ones
     return np.array(min(subsets, key=lambda rows: tuple(rows.tolist())), dtype=np.int64)
 
 

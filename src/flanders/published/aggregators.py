@@ -1,7 +1,7 @@
 """Multi-Krum and Bulyan as the code published with the FLANDERS paper computes them, to repeat the paper's numbers.
 
-They accept any number of malicious clients. The aggregators in `flanders.aggregators` refuse numbers for which
-their guarantees do not hold. To judge a defence, use `flanders.aggregators`.
+They accept any number of malicious clients. To judge a defence, use `flanders.aggregators` instead. The aggregators
+there refuse numbers for which their guarantees do not hold.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ class MultiKrumReference(Aggregator):
 
     g is the new global model. :math:`\theta_c` is the model of client c, and :math:`n_c` its weight. The sum over
     :math:`N_c` is the Krum score of client c. There are m models, and b of them count as malicious
-    (`num_malicious`, a number or a fraction of m). :math:`N_c` has the m - b - 2 other models that are nearest to
-    :math:`\theta_c`, but at least one. If there are fewer than `keep` models, all are averaged. The paper's code
-    has `keep = 3`, or 10 if the filter FLANDERS comes before Multi-Krum.
+    (`num_malicious`, a number or a fraction of m). :math:`N_c` has the m - b - 2 models that are nearest to
+    :math:`\theta_c`, but at least one. It does not have :math:`\theta_c` itself. If there are fewer than `keep`
+    models, all are averaged. The paper's code sets `keep` to 3, or to 10 if the filter FLANDERS comes before
+    Multi-Krum.
 
     Examples
     --------
@@ -60,7 +61,7 @@ class MultiKrumReference(Aggregator):
 
 @dataclass(frozen=True)
 class BulyanReference(Aggregator):
-    r"""Apply Bulyan if its guarantee holds for this number of malicious clients, else average all models (FedAvg).
+    r"""Apply Bulyan if there are enough clients for its guarantee. Otherwise average all models (FedAvg).
 
     .. math:: g = \begin{cases} \texttt{Bulyan} & m \ge 4b + 3 \\ \texttt{FedAvg} & \text{otherwise} \end{cases}
 

@@ -1,12 +1,12 @@
 """LIE, OPT and AGR-MM as the code published with the FLANDERS paper computes them, to repeat the paper's numbers.
 
 To judge a defence, use `flanders.attacks` instead. There, each attack follows the paper that introduced it, and is
-much harder to detect. The attack Gauss is not here, since the published code and `flanders.attacks` compute it
-alike.
+much harder to detect. The attack Gauss is not here, since the published code computes it in the same way as
+`flanders.attacks`.
 
-In the formulas, mu and sigma are the mean and the standard deviation of each parameter. A round has m clients, and
-b of them are malicious. All malicious clients send the same model x. The models of the other clients are called
-benign.
+In the formulas, m is the number of clients of a round, and b of them are malicious. All malicious clients send the
+same model x. The models of the other clients are called benign. mu and sigma are the mean and the standard
+deviation of each parameter.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class LieReference(Attack):
     .. math:: x = \mu - z \sqrt{\sigma}, \quad z = \Phi\left(\frac{m - b - s}{m - b}\right), \quad
               s = \lfloor m/2 + 1 \rfloor - b
 
-    The mean and the standard deviation are taken over all models that the attacker knows. These include the models
-    that its own clients have honestly trained. :math:`\Phi` is the cumulative distribution function of the standard
-    normal distribution. The authors of LIE use its inverse. s is the number of benign clients that the malicious
-    clients need for a majority. For b = m, z is set to 1.
+    The mean and the standard deviation are taken over all models that the attacker knows, also the models that its
+    own clients have honestly trained. :math:`\Phi` is the cumulative distribution function of the standard normal
+    distribution. The authors of LIE use the inverse of this function. s is the number of benign clients that the
+    malicious clients need for a majority. For b = m, z is set to 1.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def reference_z(num_clients: int, num_malicious: int) -> float:
 
 @dataclass(frozen=True)
 class OptReference(Attack):
-    r"""OPT as the FLANDERS paper's code computes it: a step from an old model, against the signs of this model.
+    r"""OPT as the FLANDERS paper's code computes it: an old model, moved against the signs of its own parameters.
 
     .. math:: x = w - \lambda \operatorname{sign}(w)
 
@@ -91,21 +91,23 @@ class OptReference(Attack):
               \frac{\max_i \left(\sum_l \|x_i^{(l)} - w^{(l)}\|\right)^2}{\sqrt{L}}\right),
               \quad c = \max(b, 2)
 
-    The :math:`x_i` are the benign models, and l counts the L tensors of a model. :math:`K_i` is the Krum score of
-    :math:`x_i` among all models before the attack. Lambda is halved until Krum selects a malicious model, or until
-    lambda <= `tau`. Krum is told that c models are malicious.
+    The :math:`x_i` are the benign models. A model has L tensors, and :math:`x_i^{(l)}` is tensor l of :math:`x_i`.
+    :math:`K_i` is the Krum score of :math:`x_i` among all models before the attack. Krum is told that c models are
+    malicious. Lambda is halved until Krum selects a malicious model, or until lambda <= `tau`.
 
     Parameters
     ----------
     tau
         The halving stops once lambda is at most `tau`.
     num_tensors
-        The number of weight and bias tensors, L. Default: the length of `layer_sizes`, or 1 without them.
+        The number L of weight and bias tensors. Default: the length of `layer_sizes`, or 1 if there are no
+        `layer_sizes`.
     layer_sizes
-        How many parameters each tensor has, in order. Without them, the sum over l treats the model as one tensor.
+        The number of parameters of each tensor, in the order of the flattened model. By default, the sum over l
+        treats the model as one tensor.
     stale
-        Whether w is the old model. If False, w is the global model of the round. A comparison of the two shows how
-        much of the effect is due to the old model.
+        If true, w is the old model. If false, w is the global model of the round. Use both to see how much of the
+        effect is due to the old model.
 
     Examples
     --------
@@ -188,9 +190,9 @@ class AgrMinMaxReference(Attack):
 
     The mean and the standard deviation are taken over all models that the attacker knows. The search starts at
     gamma = 5 with a step of 2.5. A value of gamma passes if the largest distance from x to a benign model is
-    smaller than the largest distance between two benign models. If gamma passes, it rises by half of the step.
-    Otherwise it falls by half of the step. Then the step is halved. The result is the last gamma that passed, or 6
-    if none passed. On trained models, none passes.
+    smaller than the largest distance between two benign models. The next gamma is larger by half of the step if
+    this gamma passes, and smaller by half of the step if it does not. Then the step is halved. The result is the
+    last gamma that passed, or 6 if none passed. On trained models, none passes.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """The filter FLANDERS as the code published with the paper computes it, to repeat the paper's numbers.
 
-The filter fits a forecasting model, MAR (matrix autoregression), to the models of the last round. It drops clients
-whose models are far from the forecast. `flanders.filters.Flanders` follows the equations of the paper instead.
+The filter fits a forecasting model, MAR (matrix autoregression), to the clients' models of the last round. It drops
+clients whose new models are far from the forecast. `flanders.filters.Flanders` follows the equations of the paper
+instead.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class FlandersReferenceState:
     round_number: int = 0
     """How many rounds the filter has seen."""
     newest: Snapshot | None = None
-    """The sampled parameters of the last round's models. The new global model replaces dropped models."""
+    """The sampled parameters of the last round's models. Dropped models are replaced by the new global model."""
     calibration: Calibration = field(default_factory=Calibration)
     """A summary of the scores of kept clients in earlier rounds. It is used only with a `threshold`."""
 
@@ -50,10 +51,11 @@ class FlandersReference(Filter[FlandersReferenceState]):
     .. math:: \hat X_t = A\, X_{t-1} B^\top, \quad \text{score}_c = \|\theta_c - \hat\theta_c\|
 
     :math:`X_t` has a row for each client: its model :math:`\theta_c` in round t. :math:`\hat\theta_c` is the row of
-    client c in the forecast :math:`\hat X_t`. A and B are fitted matrices (see `reference_forecast`). The published
-    code differs from the equations of the paper, which `Flanders` follows. The code forecasts a round only from the
-    round before. It looks at `sample` parameters, which are drawn once, with replacement. The distance is the L2
-    distance. In the memory, the *new* global model replaces the model of a dropped client.
+    client c in the forecast :math:`\hat X_t`. A and B are fitted matrices (see `reference_forecast`).
+
+    `Flanders` follows the equations of the paper. The published code differs from these equations: it forecasts a
+    round only from the round before. It looks at `sample` parameters, which are drawn once, with replacement. The
+    distance is the L2 distance. In the memory, the *new* global model replaces the model of a dropped client.
 
     Parameters
     ----------
@@ -63,7 +65,8 @@ class FlandersReference(Filter[FlandersReferenceState]):
         Keep the clients whose probability of being malicious is at most this; see `Flanders`. Give either `keep` or
         `threshold`.
     min_honest
-        The least share of honest clients that is assumed for every round. It is used only with `threshold`.
+        The filter assumes that in every round at least this share of the clients is honest. Used only with
+        `threshold`.
     iterations
         The number of iterations of each fit.
     sample
@@ -174,17 +177,18 @@ def reference_forecast(
     r"""Return the forecast of the published code, `(m, n)`, from only the models X of the last round.
 
     X has a row for each of m clients and a column for each of n sampled parameters. MAR forecasts the models of a
-    round from the models of the round before. It is fitted to pairs of matrices: the models of a round, and those
-    of the round before. The published code has only one pair, and both of its matrices are S = (X - min X) / max X.
-    The code then applies the fitted A and B to the unscaled X. A is m x m and B is n x n. B starts at random
-    numbers (`start`). Then A and B are computed in turn. The ridge penalties alpha (`ridge_a`) and beta (`ridge_b`)
-    are always added:
+    round from the models of the round before. A correct fit uses pairs of such rounds. The published code uses one
+    pair, and both of its matrices are the same: S = (X - min X) / max X. The code then applies the fitted A and B
+    to the unscaled X.
+
+    A is m x m and B is n x n. B starts at random numbers (`start`). Then A and B are computed in turn, with the
+    ridge penalties alpha (`ridge_a`) and beta (`ridge_b`):
 
     .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
               B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
 
-    After the first iteration, :math:`B = S^T C S` with an m x m matrix C. So the iterations need only C and
-    :math:`G = S S^T`. The result is the same, without a linear system of size n x n.
+    After the first iteration, :math:`B = S^T C S` with an m x m matrix C. So this function computes only C and
+    :math:`G = S S^T`. The forecast is the same, and no linear system of size n x n has to be solved.
     """
     m = newest.shape[0]
     largest = float(newest.max())

@@ -1,7 +1,7 @@
 """The filter FLDetector, changed such that it judges the clients of a round only by earlier rounds.
 
-This is our guess at how the FLANDERS paper computed FLDetector. The code published with the paper does not have
-this filter. The guess would explain the values that the paper reports for FLDetector.
+The FLANDERS paper reports values for FLDetector, but its published code does not have this filter. This module is
+our guess at it. The guess would explain the reported values.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ class FLDetectorLagged(FLDetector):
 
     .. math:: \text{score}_c^{(t)} = \text{the mean of the shares of } c \text{ in the last rounds before } t
 
-    FLDetector predicts the model of each client in each round. The share of client c in a round is the distance
-    between its model and its prediction, divided by the sum of these distances over all clients. The mean is over
-    the last `window` rounds in which c has a share. The filter `FLDetector` also counts the share of round t
-    itself.
+    FLDetector predicts the model of each client in each round. The error of a client is the distance between its
+    model and the prediction. The share of client c in a round is its error, divided by the sum of the errors of all
+    clients. The mean is over the last `window` rounds in which c has a share. The filter `FLDetector` also counts
+    the share of round t itself.
 
     If the malicious clients are drawn anew in each round, earlier rounds say nothing about them. Then this filter
-    is no better than a random choice, which has a precision and a recall near the share of malicious clients. The
-    values that the FLANDERS paper reports for FLDetector are of this kind: 0.18 to 0.22 with 20% malicious clients.
-    The code published with the paper does not have FLDetector, so we do not know whether the paper's FLDetector
-    works this way.
+    is no better than a random choice, and its precision and recall are near the share of malicious clients. The
+    FLANDERS paper reports such values for FLDetector: 0.18 to 0.22 with 20% malicious clients. Its published code
+    does not have FLDetector. So we do not know whether the paper's FLDetector works this way.
 
     Parameters
     ----------
@@ -39,8 +38,8 @@ class FLDetectorLagged(FLDetector):
         How many clients to keep in a round: a number, or a fraction of the clients. The clients with the lowest
         scores are kept.
     window
-        The number of rounds over which the scores are averaged, and from which the Hessian of the loss is
-        estimated.
+        How many rounds the filter remembers. It averages the shares over these rounds, and estimates the Hessian of
+        the loss from them.
 
     Examples
     --------
