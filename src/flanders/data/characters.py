@@ -13,8 +13,8 @@ from flanders.data.dataset import Dataset, Images, Loader
 from flanders.data.grammar import ALPHABET, Writer
 
 TASTE = 1.0
-"""How much an author prefers some words; the `taste` of `Writer`. With 1, authors differ clearly: the most frequent
-of ten words is about 20 times as frequent as the rarest one."""
+"""How much an author prefers some words (the parameter `taste` of `Writer`). It is 1 so that authors differ
+clearly: the most frequent of ten words is then about 20 times as frequent as the rarest one."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Characters(Loader):
     num_samples, num_test
         The number of training and of test examples.
     authors
-        The number of authors. Each author is a client, so the federation must have as many clients. With 0, there
-        is one author, who prefers no words. A partition then divides the examples among the clients.
+        The number of authors. Each author is a client, so there must be as many clients as authors. With 0, there
+        is one author, who prefers no words, and a partition divides the examples among the clients.
     seed
         The seed of the random text.
     normalise_test
