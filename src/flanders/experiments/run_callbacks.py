@@ -117,7 +117,8 @@ class GridCallbacks:
     makers
         The functions that make the callbacks of a run; see `parse_callback`.
     names, specs
-        The label of each run, and its spec with all defaults filled in, by the id of the run.
+        Two tables by the id of a run. `names` has the label of each run. `specs` has its spec, with all defaults
+        filled in.
     """
 
     def __init__(self, makers: Sequence[Make], names: Mapping[str, str], specs: Mapping[str, Tree]) -> None:

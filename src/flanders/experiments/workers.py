@@ -31,7 +31,7 @@ THREADS = "OMP_NUM_THREADS"
 GRACE = 10.0
 """A worker process is killed if it has not exited this many seconds after its work. Some libraries hang at exit."""
 WAIT = 0.2
-"""Seconds between two checks of the workers. So a request to stop does not wait for long."""
+"""Seconds between two checks of the workers. They are few, so that a request to stop does not wait for long."""
 
 
 class Interrupt:
@@ -52,7 +52,7 @@ class Interrupt:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle signals inside the block. In a thread other than the main thread, do nothing."""
+        """Handle signals inside the `with` block. In a thread other than the main thread, do nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -186,7 +186,7 @@ def _worker(number: int, path: Path, ids: Sequence[str], reports: Queue[Report],
 
 @contextlib.contextmanager
 def _shared_threads(jobs: int) -> Iterator[None]:
-    """Give each process that is started in the block its share of the cores.
+    """Give each process that is started in the `with` block its share of the cores.
 
     If the user has set the number of threads, do nothing.
     """
