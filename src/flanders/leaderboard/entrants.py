@@ -9,10 +9,11 @@ The file has one table `[[defence]]` for each defence::
     untold = { aggregator = "my-krum" }
     told = { aggregator = { name = "my-krum", num_malicious = "b" } }
 
-`untold` has the settings of the defence if it is not told how many clients are malicious. `told` has its settings
-if it is told. Both can hold the tables `filter`, `aggregator`, `fallback` and `server` of a spec (the TOML file
-that describes runs). In `told`, the word "b" stands for the number of malicious clients, and "m-b" for the number
-of honest clients. A defence with both `untold` and `told` has two lines on the leaderboard.
+A defence can have two kinds of settings. With the settings `untold`, it is not told how many clients are malicious.
+With the settings `told`, it is told their number. Both kinds can hold the tables `filter`, `aggregator`, `fallback`
+and `server` of a spec (the TOML file that describes runs). In `told`, the word "b" stands for the number of
+malicious clients, and "m-b" for the number of honest clients. A defence with both `untold` and `told` has two lines
+on the leaderboard.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class BoardProtocol:
         ]
 
     def spec(self, dataset: str, case: Case, seed: int) -> Table:
-        """Return the spec of a run, which describes the run. The run has no defence: all updates are averaged."""
+        """Return the spec of a run without a defence, in which all updates are averaged."""
         if dataset not in self.datasets:
             guess = did_you_mean(dataset, self.datasets)
             known = ", ".join(self.datasets)

@@ -59,7 +59,8 @@ def cases_with(protocol: BoardProtocol, attacks: str, shares: str) -> list[Case]
 def rows_with(rows: Sequence[MeasuredRun], wheres: Sequence[str]) -> list[MeasuredRun]:
     """Return the rows that fulfil all conditions of the option `--where`.
 
-    Runs without an attack must fulfil only the conditions on the seed, since every table needs these runs.
+    A row of a run without an attack only has to fulfil the conditions on the seed, since every table needs these
+    rows.
     """
     every = [row.cell for row in rows]
     fits = [(where.startswith("seed="), condition(where, SETTINGS, every)) for where in wheres]
