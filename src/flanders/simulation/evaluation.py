@@ -29,7 +29,7 @@ The mask says which of the examples are tested.
 
 
 class Tested(NamedTuple):
-    """The results of a model in the test."""
+    """The results of one model in the test."""
 
     accuracy: float
     """The share of test examples that the model assigns to the right class."""

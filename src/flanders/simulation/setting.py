@@ -21,9 +21,10 @@ from flanders.simulation.poisoning import DataPoison
 from flanders.simulation.training.options import Training
 
 ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "aggregator", "server")
-"""The roles of random numbers in a run. A role is what the numbers are used for, e.g. "init": the initial model.
+"""The roles of random numbers in a run. A role is what the numbers are used for: "init" is for the initial model.
 
-Each role has a random generator of its own. So a change in one role does not change the random numbers of another.
+Each role has a random generator of its own. So if more numbers are drawn for one role, the numbers of all other
+roles stay the same.
 """
 
 
