@@ -1,8 +1,9 @@
-"""Three estimators of the mutual information between two series of numbers, for many pairs of series at once.
+"""Three estimators of the mutual information between two series of numbers, for the study `predictability`.
 
-All estimators take `x` and `y` of shape `(..., n)` and use the n pairs of numbers along the last axis. The result
-is in nats, the unit of information for natural logarithms. The estimators use ranks or standardised values, so the
-scale of the series does not matter. If a series is constant, the result is 0.
+They work on many pairs of series at the same time. All estimators take `x` and `y` of shape `(..., n)` and use the
+n pairs of numbers along the last axis. The result is in nats, the unit of information for natural logarithms. The
+estimators use ranks or standardised values, so the scale of the series does not matter. If a series is constant,
+the result is 0.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
 
     Each of the n pairs (x, y) is a point, and k is `NEIGHBOURS`. Distances are in the maximum norm, and
     :math:`\psi` is the digamma function. For each point, :math:`n_x` counts the other points whose distance in x
-    alone is smaller than the distance to the k-th neighbour. :math:`n_y` counts those whose distance in y alone is
-    smaller. The brackets are the mean over all points. Equal values would make the counts wrong. So a little noise
-    is added, far below the scale of the data, as the authors advise.
+    alone is smaller than the distance to the k-th neighbour. :math:`n_y` counts the other points whose distance in
+    y alone is smaller than this distance. The brackets are the mean over all points. Equal values would make the
+    counts wrong. So noise is added to the values, far below the scale of the data, as the authors advise.
 
     References
     ----------

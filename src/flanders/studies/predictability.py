@@ -42,7 +42,8 @@ COORDINATES = 10_000
 """How many parameters are drawn at random for the slow estimates, to limit their time. The slow estimates are those
 of `kraskov` and of `"time"`."""
 ROUNDS = 4
-"""The fewest rounds of a run. They make three pairs of consecutive rounds, the fewest that an estimate needs."""
+"""The fewest rounds that a run may have. Four rounds have three pairs of consecutive rounds, as an estimate
+needs."""
 FORECAST = "forecast-error"
 """The name of the forecast error in a `Key`, in place of the name of an estimator."""
 Key = tuple[str, str, str]
