@@ -19,7 +19,7 @@ clearly: the most frequent of ten words is then about 20 times as frequent as th
 
 @dataclass(frozen=True)
 class Characters(Loader):
-    """Characters: predict the next character of simple English text from the `context` characters before it.
+    """Characters: predict the next character of simple English text from the characters before it.
 
     There are 30 different characters. The sentences are drawn at random from a small grammar. An example is a
     matrix with a row for each character of the context and a column for each of the 30 characters. Each row has a 1
@@ -81,7 +81,7 @@ class Characters(Loader):
         return Dataset("characters", x_train, y_train, x_test, y_test, len(ALPHABET), owners)
 
     def examples(self, writer: Writer, count: int) -> tuple[Images, IntVector]:
-        """Return `count` contexts, one for each position in a text, and the character that follows each of them."""
+        """Draw a text. Return `count` contexts from it, and the character that follows each context."""
         text = writer.text(count + self.context)
         codes = np.array([ALPHABET.index(character) for character in text], dtype=np.int64)
         places = np.arange(count)[:, None] + np.arange(self.context)

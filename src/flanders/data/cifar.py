@@ -1,7 +1,7 @@
 """The datasets CIFAR-10 and CIFAR-100, read from their original files.
 
-These files come in two versions, binary and python. The loaders read both. The python version consists of pickle
-files. They are read by an unpickler that runs no code.
+These files come in two versions, binary and python. The loaders read both versions. The files of the python version
+are pickle files, which can contain code. `flanders.data.unpickling` reads them without running code.
 """
 
 from __future__ import annotations
@@ -166,10 +166,10 @@ class Cifar10(CifarLoader):
 class Cifar100(CifarLoader):
     """CIFAR-100: 50,000 training and 10,000 test photographs of 100 kinds of things, 32 x 32 pixels in colour.
 
-    The classes are the 100 fine labels, not the 20 coarse ones. The files are read like those of `Cifar10`, from
+    The classes are the 100 fine labels, not the 20 coarse ones. The files are read as those of `Cifar10` are, from
     the folders `cifar-100-binary/`, `cifar-100-python/` and `cifar100/`. The authors publish MD5 sums for the
-    python version only. For the binary files, the sums were computed from the images and classes of the python
-    version.
+    python version only. The sums for the binary version were computed for this package, from the images and
+    classes of the python version.
 
     References
     ----------

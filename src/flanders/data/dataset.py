@@ -119,7 +119,7 @@ def from_arrays(
     Parameters
     ----------
     x, y
-        Examples `(n, ...)` and their classes `(n,)`, whole numbers from 0.
+        The examples, `(n, ...)`, and their classes, `(n,)`. Classes are whole numbers from 0.
     x_test, y_test
         The test examples and their classes. Without them, some examples of `x` become the test examples.
     test_fraction

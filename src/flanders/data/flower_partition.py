@@ -1,7 +1,7 @@
 """The partition `flower`, which uses the optional package Flower Datasets.
 
-Flower Datasets has classes that divide a dataset into parts, called *partitioners*. Flower Datasets calls each part
-a partition. In this package, a partition is what divides the dataset. Each client gets one part.
+A *partitioner* is a class of Flower Datasets that divides a dataset into parts. Here each client gets one part.
+Flower Datasets calls such a part a partition. In this package, a partition is what divides the dataset.
 """
 
 from __future__ import annotations
@@ -111,12 +111,13 @@ class FlowerPartition(Partition):
     def _owners(self, rows: list[IntVector], n: int, num_clients: int) -> IntVector:
         """Return the client of each example, or -1 if no client gets the example.
 
-        `rows` has the row numbers of each client. Raise an error if they cannot be used.
+        `rows` has the row numbers of each client. Raise an error if a client has no example, or if an example has
+        several clients.
         """
         if len(rows) != num_clients:
             raise InputError(
-                f"{self} makes {len(rows)} partitions of these data, but there are {num_clients} clients. "
-                "Make the two numbers equal."
+                f"{self} divides these data into {len(rows)} parts, but there are {num_clients} clients. "
+                "There must be one part for each client. Change the options, or the number of clients."
             )
         empty = [str(client) for client, own in enumerate(rows) if own.size == 0]
         if empty:

@@ -175,4 +175,4 @@ KNOWN = {
     for loader in (Mnist, FashionMnist)
     for file, md5 in zip(FILES, loader.md5, strict=True)
 }
-"""The name of each file by its MD5 sum. If one file was stored under the name of another, the error can say so."""
+"""The name of each file, by the file's MD5 sum. It is in the error if a file has the content of another file."""

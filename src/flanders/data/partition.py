@@ -124,7 +124,7 @@ def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) 
         )
     if not sizes.all():
         raise InputError(
-            f"Client {int(np.argmin(sizes))} has no example left, since the server took its examples. "
+            f"Client {int(np.argmin(sizes))} has no example left, since the server holds all of its examples. "
             "Lower `server.examples`."
         )
     order = rng.permutation(owners.size)
