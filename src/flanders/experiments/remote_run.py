@@ -1,4 +1,4 @@
-"""Carries out one run on another machine of a cluster.
+"""Carries out one run on a machine of a Ray cluster.
 
 The rounds of the run are sent in batches to the process that started all runs (see `cluster`). That process writes
 the results file.

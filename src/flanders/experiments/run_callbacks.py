@@ -30,9 +30,9 @@ from flanders.results.tree import Tree
 Make = Callable[[RunInfo], Callback]
 """A function that makes the callback of one run.
 
-`tensorboard` and the six functions after it each return a `Make`. Their argument is the VALUE of
-`--callback NAME=VALUE`, or an empty text if there is no value. Each of them also makes one callback at once. So if
-a package is missing or the value is wrong, there is an error before the first run starts."""
+`tensorboard` and the six functions after it each return a `Make`. Their argument is the VALUE of `--callback
+NAME=VALUE`, or an empty text if there is no value. When one of these functions is called, it also makes a callback
+itself. So if a package is missing or the value is wrong, there is an error before the first run starts."""
 
 
 def tensorboard(value: str) -> Make:

@@ -35,8 +35,8 @@ LEGEND = (
     "on which the attacker fails. Mean: the mean score over all cases. Worst case: the lowest score. Worst under: "
     "the case with the lowest score. Mean rank: the mean rank among the defences over all cases; 1 is the best. "
     f"Holds: the share of cases with a score at most {NEAR:g} below the oracle's score. Honest cost: the accuracy "
-    "lost without an attack. Dropped: the share of clients that are dropped without an attack. Rows without a "
-    "place are only there to compare with."
+    "lost without an attack. Dropped: the share of clients that are dropped without an attack. Lines without a "
+    "place are only for comparison."
 )
 
 
