@@ -39,7 +39,7 @@ class FlowerPartition(Partition):
 
     The partitioner sees only the number of examples and their classes. It must make as many parts as there are
     clients. The examples are shuffled before the partitioner divides them. So the parts depend on the seed of the
-    run, even if the partitioner has no seed. It takes about a millisecond per client.
+    run, even if the partitioner has no seed. The division takes about a millisecond per client.
 
     Parameters
     ----------

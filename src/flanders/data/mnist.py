@@ -175,4 +175,5 @@ KNOWN = {
     for loader in (Mnist, FashionMnist)
     for file, md5 in zip(FILES, loader.md5, strict=True)
 }
-"""The name of each file, by the file's MD5 sum. It is in the error if a file has the content of another file."""
+"""The name of each file, by the file's MD5 sum. If a file has the content of another file, the error names the
+other file."""

@@ -106,7 +106,7 @@ def _carry_on(
     datasets: Datasets,
     callbacks: Sequence[Make],
 ) -> int:
-    """Carry out the runs with these ids that are not done, print a summary, and return the exit code."""
+    """Carry out those of the given runs that are not done, print a summary, and return the exit code."""
     with Store(path, create=False) as store:
         unfinished = [Experiment.of(spec) for spec, _ in store.unfinished(ids)]
         startable, refused = _startable(unfinished, changes, workforce, datasets)

@@ -35,7 +35,7 @@ class Filler:
     """Builds dataclasses from tables of a spec. Every error names the key that is wrong."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Words that stand for a number, and the number of each word. Empty as long as the numbers are not known.
+    """Words, and the number that each word stands for. Empty as long as the numbers are not known.
 
     The word "b" stands for the number of malicious clients in a round, and "m-b" for the number of all other
     clients in the round.

@@ -117,8 +117,8 @@ class GridCallbacks:
     makers
         The functions that make the callbacks of a run; see `parse_callback`.
     names, specs
-        Two tables by the id of a run. `names` has the label of each run. `specs` has its spec, with all defaults
-        filled in.
+        Two mappings, whose keys are the ids of the runs. `names` has the label of each run. `specs` has the spec of
+        each run, with all defaults filled in.
     """
 
     def __init__(self, makers: Sequence[Make], names: Mapping[str, str], specs: Mapping[str, Tree]) -> None:

@@ -124,7 +124,7 @@ class Pace:
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Measure the time of a block that writes a checkpoint."""
+        """Measure the time of the `with` block, which writes a checkpoint."""
         begun = time.monotonic()
         yield
         self._checkpoint = self._rounds = time.monotonic()

@@ -119,7 +119,7 @@ def resolve(point: Table, place: str = "spec") -> Experiment:
 
 
 def _threat(table: Table, federation: Federation, where: str) -> Threat:
-    """Return the threat of a spec. If there is neither an attack nor a data poison, return `Threat()`."""
+    """Return the threat of a spec. Without an attack and without a data poison, it is the default, `Threat()`."""
     threat = Filler().fill(Threat, table, where)
     if not threat.exists:
         return Threat()

@@ -35,7 +35,9 @@ WAIT = 0.2
 
 
 class Interrupt:
-    """Stops runs. The first Ctrl-C (or SIGTERM) stops them after the current round. The second stops them at once.
+    """Stops runs if the user presses Ctrl-C, or if SIGTERM comes.
+
+    The first of these signals stops the runs after the current round. The second signal stops them immediately.
 
     Attributes
     ----------
@@ -67,7 +69,7 @@ class Interrupt:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
-        os.write(2, b"\nStopping after this round. Press Ctrl-C again to stop at once.\n")
+        os.write(2, b"\nStopping after this round. Press Ctrl-C again to stop immediately.\n")
 
 
 @dataclass(frozen=True)
