@@ -1,6 +1,7 @@
 """The attacker of the simulator. It controls some clients and decides what they send.
 
-In each round, `Simulation` calls `begin` and `frozen` before the clients train, and `poison` after that.
+In each round, `Simulation` calls `begin` and `frozen` before the clients train, and `poison` after they have
+trained.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class Evaluator:
     ) -> tuple[list[float], float]:
         """Return a share for each tensor of `labels`, and the mean loss.
 
-        Each tensor has a class for each example. Its share is the share of examples that the model assigns to this
-        class. The loss is computed with the classes of the first tensor.
+        A tensor of `labels` has a class for each example. The share of this tensor is the share of examples that
+        the model assigns to their class in the tensor. The loss is computed with the classes of the first tensor.
         """
         parameters = self._layout.unflatten(model[None])
         stacked_buffers = {name: b[None] for name, b in buffers.items()}

@@ -46,7 +46,7 @@ class A3fl(Backdoor):
     steps
         The number of steps of :math:`\delta` before each round. The authors' code takes 200.
     rate
-        How far each pixel of the patch moves in a step, as a share of the range of values in the data.
+        How much each pixel of the patch changes in a step, as a share of the range of values in the data.
     weight
         The factor :math:`\lambda_0`. The default is the value in the authors' code.
     unlearning

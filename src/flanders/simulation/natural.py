@@ -98,10 +98,10 @@ class EdgeCaseBackdoor(NaturalBackdoor):
               \|x - \bar x_{\text{source}}\|
 
     :math:`\bar x_{\text{source}}` is the mean image of the class. Few honest clients have such unusual images, so
-    honest training hardly undoes the backdoor. The attack success is the share of such test images that the model
-    assigns to the target class. The paper takes unusual images from other collections, e.g. planes of one airline.
-    Here the unusual images are those images of the dataset that are farthest from the mean of their class. Combine
-    this poison with the attack `model-replacement` to scale up what malicious clients send.
+    honest training hardly undoes the backdoor. The attack success is the share of the unusual test images of the
+    class that the model assigns to the target class. The paper takes unusual images from other collections, e.g.
+    planes of one airline. Here the unusual images are those images of the dataset that are farthest from the mean
+    of their class. Combine this poison with the attack `model-replacement` to scale up what malicious clients send.
 
     Parameters
     ----------

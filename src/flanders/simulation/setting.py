@@ -1,6 +1,6 @@
 """The class `Setting`, which says what to simulate, and the classes of its parts.
 
-A spec is a TOML file that describes experiments. Its keys are the names of the fields of these classes.
+A spec is a TOML file that describes runs. The keys in a spec are the names of the fields of these classes.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class Setting:
             )
         if self.filter.needs_examples and self.server.examples == 0:
             raise InputError(
-                f"The filter {self.filter} needs examples of the server's own, but the server has none. "
+                f"The filter {self.filter} needs examples that the server holds, but the server has none. "
                 "Set `server.examples`, e.g. to 100."
             )
         for name, aggregator in (("aggregator", self.aggregator), ("fallback", self.fallback)):

@@ -45,12 +45,13 @@ class Simulation:
         Data to use in place of the dataset that the setting names. `flanders.data.from_arrays` makes a dataset from
         arrays.
     trainer
-        Trains the clients of a round. Default: a `Trainer`, which trains all of them at once in this process.
+        Trains the clients of a round. Default: a `Trainer`, which trains all of them at the same time in this
+        process.
     attacker
         Controls the malicious clients. Default: an `Attacker` with the `threat` of the setting.
     callbacks
-        Objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions. Each is called after every
-        round.
+        Objects with a method `on_round(record)`, e.g. those of `flanders.callbacks`, or functions that take a
+        record. Each is called after every round.
 
     Examples
     --------

@@ -119,8 +119,8 @@ class World:
     def learn(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> None:
         """Let the data poison learn from the global model and the examples of these malicious clients.
 
-        The result is written into the tensor `scope.learned`, not into a new tensor. On a GPU, training steps are
-        recorded once and then replayed. The recordings read the memory of this tensor.
+        The result is written into the tensor `scope.learned`, not into a new tensor. The reason: on a GPU, training
+        steps are recorded once and then replayed. The recordings read the memory of this tensor.
         """
         if self.poisoner is None or not self.poisoner.poison.learns or clients.size == 0:
             return

@@ -25,7 +25,7 @@ FEW = 500
 """Up to this number of points, all points are compared with each other to find neighbours. For more points, this
 would take longer than searching in a tree."""
 BLOCK = 2_000_000
-"""At most about this many comparisons of two points are made at once, to limit the memory."""
+"""At most about this many comparisons of two points are in memory at the same time, to save memory."""
 
 
 def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
@@ -125,7 +125,10 @@ ESTIMATORS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
 
 
 def _entropy(counts: NDArray[np.int64]) -> float:
-    """Return the entropy of n counted values, plus the correction (number of non-zero counts - 1) / 2n."""
+    """Return the entropy of n counted values, plus the Miller-Madow correction.
+
+    The correction is the number of non-zero counts, minus 1, divided by 2n.
+    """
     seen = counts[counts > 0]
     share = seen / seen.sum()
     return float(-np.sum(share * np.log(share)) + (seen.size - 1) / (2 * seen.sum()))
