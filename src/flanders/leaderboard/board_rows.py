@@ -52,7 +52,7 @@ RUN = re.compile(r"[0-9a-f]{16}")
 """The form of the id of a run; see `flanders.results.run`."""
 MOST_BYTES = 200_000_000
 """The most bytes of a file of rows, so that a hostile file cannot fill the memory. All runs of 100 defences on one
-data set take about a quarter of these bytes."""
+dataset take about a quarter of these bytes."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _parts(spec: Tree) -> tuple[str, str]:
 
 
 def write_rows(path: Path, rows: Iterable[MeasuredRun]) -> None:
-    """Write rows as a CSV file, sorted by data set, defence, seed and case."""
+    """Write rows as a CSV file, sorted by dataset, defence, seed and case."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -208,7 +208,7 @@ def _row(values: list[str], cases: Mapping[str, Case], protocol: BoardProtocol) 
             f"{protocol.version!r}"
         )
     if fields["dataset"] not in protocol.datasets:
-        raise InputError(f"the protocol has no data set {fields['dataset'][:40]!r}")
+        raise InputError(f"the protocol has no dataset {fields['dataset'][:40]!r}")
     if not NAME.fullmatch(fields["defence"]):
         raise InputError(f"{fields['defence'][:40]!r} cannot be the name of a defence")
     attack, kind = fields["attack"], "rotating" if _truth(fields["rotating"]) else "fixed"

@@ -1,7 +1,7 @@
 """The runs of the leaderboard, called cells, and the conditions of the option `--where`, which choose some runs.
 
 A case is one threat of the protocol: an attack, its first round, the share of malicious clients, and whether these
-clients change from round to round. Each defence has a run for each data set, case and seed.
+clients change from round to round. Each defence has a run for each dataset, case and seed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ YES, NO = "yes", "no"
 
 @dataclass(frozen=True)
 class BoardCell:
-    """One run of the leaderboard: a defence in one case, on one data set, with one seed."""
+    """One run of the leaderboard: a defence in one case, on one dataset, with one seed."""
 
     dataset: str
     defence: str
@@ -59,7 +59,7 @@ package, but not the hundreds of cases."""
 def cells_of(
     protocol: BoardProtocol, entrants: Iterable[Entrant], dataset: str, which: str = CORE
 ) -> list[tuple[BoardCell, Entrant]]:
-    """Return all runs of the given defences on a data set: defence by defence, and for each defence seed by seed.
+    """Return all runs of the given defences on a dataset: defence by defence, and for each defence seed by seed.
 
     `which` is "core" for the attacks that the ranking uses, or "all".
     """

@@ -24,7 +24,7 @@ filter that knows the malicious clients."""
 REFERENCES = (PLAIN, ORACLE)
 NEAR = 0.05
 """A defence holds in a case if its score (`MeasuredRun.score`) is at most this much below the oracle's score with
-the same seed."""
+the same seed. So a defence that holds fails on at most one more example in 20 than the oracle."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Standings:
-    """The table of one data set. A defence has no line in it if some of its runs are missing."""
+    """The table of one dataset. A defence has no line in it if some of its runs are missing."""
 
     lines: tuple[Standing, ...]
     """The lines of the references, and then the lines of the defences, from the best to the worst."""
@@ -91,7 +91,7 @@ RunsOfDefence = dict[int, dict[Case, MeasuredRun]]
 
 
 def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[Case]) -> Standings:
-    """Return the standings on a data set, computed from the given cases.
+    """Return the standings on a dataset, computed from the given cases.
 
     The runs of plain averaging say which seeds and cases are used. A seed is used if plain averaging has a run with
     this seed and without an attack. A case is used if plain averaging has a run in this case with each used seed. A

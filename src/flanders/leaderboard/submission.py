@@ -78,7 +78,7 @@ def check_entrant(entrant: Entrant) -> Iterator[str]:
     for dataset in protocol.datasets:
         for case in cases:
             entrant.experiment(protocol, dataset, case, 0)
-    yield f"{entrant.title}: it can be made for every data set and every share of malicious clients."
+    yield f"{entrant.title}: its settings are valid for every dataset and every share of malicious clients."
     setting = entrant.experiment(protocol, "digits", Case(), 0).setting
     if setting.server.examples:  # random updates are not made from data, so no examples fit them
         yield f"{entrant.title}: it needs examples of the server, so it is not checked on random updates."
@@ -143,7 +143,7 @@ def check_submitted_rows(
             raise InputError(f"{path} has rows of {title!r}, which the file of defences does not have.")
     yield f"{path}: {len(rows)} rows are well formed."
     datasets, protocol = Datasets(), read_protocol()
-    offline = [row for row in rows if row.cell.dataset == "digits"]  # this data set needs no files
+    offline = [row for row in rows if row.cell.dataset == "digits"]  # this dataset needs no files
     chosen = sorted(offline, key=lambda row: row.run)[:again]  # ids are hashes, so this is like a random choice
     for row in chosen:
         cell = row.cell
