@@ -38,7 +38,8 @@ AHEAD = 2
 
 The additional runs wait at Ray. When a run ends, Ray starts one of them without a delay."""
 MOST_LOSSES = 5
-"""If the machine or process of a run is lost this many times, the run is marked as failed and is not started again.
+"""If the machine or process of a run is lost this many times, the run is marked as failed. Otherwise it starts
+again.
 
 The run itself may cause the losses, e.g. if it needs too much memory."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}

@@ -15,8 +15,8 @@ from flanders.simulation.setting import Setting, Threat
 
 ENGINE, OPTIONS = "engine", "run"
 """The keys of the engine and of the options. The spec of a run in a results file has the fields of the run's
-setting as keys, with two differences: it also has the key `engine`, and it lacks the key `run`, which holds the
-options."""
+setting as keys, with two differences: it may also have the key `engine`, and it lacks the key `run`, which holds
+the options."""
 
 
 @dataclass(frozen=True)

@@ -81,13 +81,13 @@ def rendered(table: Standings, title: str, format_: str, width: int = 80, legend
     places = {
         line: str(place) for place, line in enumerate((x for x in table.lines if x.rank is not None), start=1)
     }
-    cells = [[places.get(line, "-"), *_cells(line)] for line in table.lines]
+    body = [[places.get(line, "-"), *_values(line)] for line in table.lines]
     note = f"{legend} {_about(table)}".strip()
     if format_ == "latex":
-        return latex(title, HEAD, cells, note)
+        return latex(title, HEAD, body, note)
     if format_ == "text":
-        return text_table(title, HEAD, cells, note, 3, width)
-    return markdown(title, HEAD, cells, note)
+        return text_table(title, HEAD, body, note, 3, width)
+    return markdown(title, HEAD, body, note)
 
 
 def shares_of(cases: Sequence[Case]) -> str:
@@ -120,7 +120,8 @@ def _about(table: Standings) -> str:
     return text
 
 
-def _cells(line: Standing) -> list[str]:
+def _values(line: Standing) -> list[str]:
+    """Return the values of a line as text, in the order of `HEAD` without the place."""
     return [
         line.name,
         "yes" if line.told else "no",

@@ -38,8 +38,8 @@ class Turn:
     controlled: BoolVector
     """Which of `clients` the attacker controls. It sees their models even in rounds without an attack."""
     malicious: BoolVector
-    """Which of `clients` attack in this round: no client before round `Threat.start`, and after that all clients
-    that the attacker controls."""
+    """Which of `clients` attack in this round: from round `Threat.start` on all clients that the attacker controls,
+    and before that no client."""
 
 
 @dataclass(frozen=True, eq=False)
