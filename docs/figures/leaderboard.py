@@ -27,7 +27,7 @@ NAMES = {"digits": "Digits", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST",
 
 
 def tables(rows: list[MeasuredRun]) -> str:
-    """Return all tables as Markdown. A data set without rows has none."""
+    """Return all tables as Markdown. A dataset without rows has none."""
     protocol, parts = read_protocol(), []
     for dataset in protocol.datasets:
         for shares in (MINORITY, MAJORITY):

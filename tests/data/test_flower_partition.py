@@ -229,7 +229,7 @@ def test_a_partitioner_that_does_not_fit_says_why(fake, partitioner, why):
         ("BarePartitioner", "alpha = 1", r"no option 'alpha'. It has none\."),
         ("GivenPartitioner", "limit = 1", r'needs a value for rows\. .*options = "rows = \.\.\."'),
         ("GivenPartitioner", "rows = 3", r"3000 examples of 10 classes among 10 clients \(TypeError: .*int"),
-        ("GivenPartitioner", "rows = [[0], [1]]", r"makes 2 partitions of these data, but there are 10 clients"),
+        ("GivenPartitioner", "rows = [[0], [1]]", r"divides these data into 2 parts, but there are 10 clients"),
     ],
 )
 def test_options_that_do_not_work_say_what_would(fake, partitioner, options, message):

@@ -44,8 +44,8 @@ def test_the_command_of_another_packages_defence_names_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        (r"\n1,", "\n2,", "the row is of protocol '2', but this version of flanders has 1"),
-        ("digits,krum", "digit,krum", "no data set 'digit'"),
+        (r"\n1,", "\n2,", "the row is of protocol '2', but this version of flanders has protocol '1'"),
+        ("digits,krum", "digit,krum", "no dataset 'digit'"),
         ("digits,krum", "digits,=krum", "cannot be the name of a defence"),
         ("digits,krum", "digits,<b>", "cannot be the name of a defence"),
         ("backdoor,0.2", "backdoor,0.3", "no case 'backdoor' with this fraction, start and rotating"),

@@ -50,7 +50,7 @@ def test_nobody_attacks_in_the_first_case():
 
 
 def test_an_unknown_data_set_is_told():
-    with pytest.raises(InputError, match=r"no data set 'digit'\. Did you mean 'digits'"):
+    with pytest.raises(InputError, match=r"no dataset 'digit'\. Did you mean 'digits'"):
         PROTOCOL.spec("digit", Case(), 40)
 
 

@@ -1,6 +1,6 @@
-"""Datasets, and partitions, which divide the training examples of a dataset among clients.
+"""The datasets of the simulator, and the partitions, which divide the training examples of a dataset among clients.
 
-The package contains no data. `digits` and `breast-cancer` come with scikit-learn. `synthetic` and `characters` are
+This package contains no data. `digits` and `breast-cancer` come with scikit-learn. `synthetic` and `characters` are
 drawn at random. The other datasets are read from files in their original formats; see `flanders.data.sources`.
 """
 

@@ -13,13 +13,13 @@ from flanders.data.dataset import Dataset, Images, Loader
 from flanders.data.grammar import ALPHABET, Writer
 
 TASTE = 1.0
-"""How much an author prefers some words; the `taste` of `Writer`. With 1, authors differ clearly: the most frequent
-of ten words is about 20 times as frequent as the rarest one."""
+"""How much an author prefers some words (the parameter `taste` of `Writer`). It is 1 so that authors differ
+clearly: the most frequent of ten words is then about 20 times as frequent as the rarest one."""
 
 
 @dataclass(frozen=True)
 class Characters(Loader):
-    """Characters: predict the next character of simple English text from the `context` characters before it.
+    """Characters: predict the next character of simple English text from the characters before it.
 
     There are 30 different characters. The sentences are drawn at random from a small grammar. An example is a
     matrix with a row for each character of the context and a column for each of the 30 characters. Each row has a 1
@@ -33,8 +33,8 @@ class Characters(Loader):
     num_samples, num_test
         The number of training and of test examples.
     authors
-        The number of authors. Each author is a client, so the federation must have as many clients. With 0, there
-        is one author, who prefers no words. A partition then divides the examples among the clients.
+        The number of authors. Each author is a client, so there must be as many clients as authors. With 0, there
+        is one author, who prefers no words, and a partition divides the examples among the clients.
     seed
         The seed of the random text.
     normalise_test
@@ -81,7 +81,7 @@ class Characters(Loader):
         return Dataset("characters", x_train, y_train, x_test, y_test, len(ALPHABET), owners)
 
     def examples(self, writer: Writer, count: int) -> tuple[Images, IntVector]:
-        """Return `count` contexts, one for each position in a text, and the character that follows each of them."""
+        """Draw a text. Return `count` contexts from it, and the character that follows each context."""
         text = writer.text(count + self.context)
         codes = np.array([ALPHABET.index(character) for character in text], dtype=np.int64)
         places = np.arange(count)[:, None] + np.arange(self.context)

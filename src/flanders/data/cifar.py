@@ -1,6 +1,7 @@
-"""The datasets CIFAR-10 and CIFAR-100, read from their original files in the binary or the python version.
+"""The datasets CIFAR-10 and CIFAR-100, read from their original files.
 
-The python version consists of pickle files. They are read by an unpickler that runs no code.
+These files come in two versions, binary and python. The loaders read both versions. The files of the python version
+are pickle files, which can contain code. `flanders.data.unpickling` reads them without running code.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class CifarLoader(Loader):
-    """The base class of both loaders. It reads the binary or the python version."""
+    """The base class of `Cifar10` and `Cifar100`. It reads the binary or the python version of the files."""
 
     normalise_test: bool = True
     verify: bool = True
@@ -56,10 +57,10 @@ class CifarLoader(Loader):
         return Dataset(self.source.name, x_train, y_train, x_test, y_test, self.num_classes)
 
     def read_all(self, data_dir: Path | str | None) -> tuple[Labelled, Labelled]:
-        """Return the training and the test set.
+        """Return the training set and the test set.
 
-        They are read from the files of the binary version. Without these, they are read from the files of the
-        python version. Without any files, they are downloaded.
+        If there are files of the binary version, they are read. Otherwise the files of the python version are read.
+        If there are none of these either, the dataset is downloaded.
         """
         binary = find_files(self.source, {file: (file,) for file in self.binary}, data_dir)
         if binary is not None:
@@ -110,7 +111,8 @@ class CifarLoader(Loader):
 def places(name: str, *unpacked: str) -> tuple[str, ...]:
     """Return the folders to look in, relative to the data directory.
 
-    They are the data directory itself, its folder `name`, and the `unpacked` folders in both of them.
+    There are two parent folders: the data directory itself, and its folder `name`. The folders to look in are the
+    parents and the folders `unpacked` in each parent.
     """
     return tuple(f"{parent}{folder}" for parent in ("", f"{name}/") for folder in (*unpacked, ""))
 
@@ -119,10 +121,11 @@ def places(name: str, *unpacked: str) -> tuple[str, ...]:
 class Cifar10(CifarLoader):
     """CIFAR-10: 50,000 training and 10,000 test photographs of 10 kinds of things, 32 x 32 pixels in colour.
 
-    The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
-    and test sets, and so does this loader. The loader reads the unpacked folder of the binary version
-    (`cifar-10-batches-bin/`) or of the python version (`cifar-10-batches-py/`). The folder must be in the data
-    directory, or in the folder `cifar10/` of the data directory. The MD5 sums are checked unless `verify=False`.
+    The FLANDERS paper says that all images were shuffled and split 80/20. The paper's code uses the official
+    training and test sets instead, and so does this loader. The loader reads the unpacked folder of the binary
+    version (`cifar-10-batches-bin/`) or of the python version (`cifar-10-batches-py/`). The folder must be in the
+    data directory, or in the folder `cifar10/` of the data directory. The MD5 sums are checked unless
+    `verify=False`.
 
     References
     ----------
@@ -163,10 +166,10 @@ class Cifar10(CifarLoader):
 class Cifar100(CifarLoader):
     """CIFAR-100: 50,000 training and 10,000 test photographs of 100 kinds of things, 32 x 32 pixels in colour.
 
-    The classes are the 100 fine labels, not the 20 coarse ones. The files are read like those of `Cifar10`, from
+    The classes are the 100 fine labels, not the 20 coarse ones. The files are read as those of `Cifar10` are, from
     the folders `cifar-100-binary/`, `cifar-100-python/` and `cifar100/`. The authors publish MD5 sums for the
-    python version only. For the binary files, the sums were computed from the images and classes of the python
-    version.
+    python version only. The sums for the binary version were computed for this package, from the images and
+    classes of the python version.
 
     References
     ----------

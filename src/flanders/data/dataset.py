@@ -14,7 +14,7 @@ from flanders.arrays import IntVector
 from flanders.checks import InputError, check_number
 
 Images = NDArray[np.float32]
-"""Examples of any kind: images, or rows of a table."""
+"""An array of examples of any kind, for example images or rows of a table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,14 +26,14 @@ class Dataset:
     name
         The name of the dataset in reports.
     x_train, x_test
-        The n examples: float32, `(n, *input_shape)`. The shape of images is `(n, channels, height, width)`.
+        The n examples, float32 of shape `(n, *input_shape)`. The shape of images is `(n, channels, height, width)`.
     y_train, y_test
-        The class of each example: int64 from 0 to `num_classes - 1`, `(n,)`.
+        The class of each example, int64 of shape `(n,)`. Classes are numbers from 0 to `num_classes - 1`.
     num_classes
         The number of classes. Some of them may have no examples.
     owners
-        The client that each training example belongs to: int64 from 0, `(n,)`. If `owners` is None, a `Partition`
-        divides the examples among the clients.
+        The client that each training example belongs to, int64 of shape `(n,)`. Clients are numbers from 0. If
+        `owners` is None, a `Partition` divides the examples among the clients.
     """
 
     name: str
@@ -119,20 +119,20 @@ def from_arrays(
     Parameters
     ----------
     x, y
-        Examples `(n, ...)` and their classes `(n,)`, whole numbers from 0.
+        The examples, `(n, ...)`, and their classes, `(n,)`. Classes are whole numbers from 0.
     x_test, y_test
         The test examples and their classes. Without them, some examples of `x` become the test examples.
     test_fraction
         The share of every class that becomes test examples, if `x_test` is not given.
     num_classes
-        The number of classes. Default: the largest class, plus one, but at least 2.
+        The number of classes. By default, it is the largest number in `y` and `y_test` plus one, but at least 2.
     owners
         The client of each example of `x`, e.g. a column with the names of hospitals. Clients are numbered in the
         order of their names. By default, a `Partition` divides the examples among the clients.
     name
         The name of the dataset in reports.
     seed
-        The seed by which the test examples are drawn.
+        The seed of the random generator that draws the test examples.
 
     Examples
     --------
@@ -166,8 +166,8 @@ def from_clients(
 ) -> Dataset:
     """Return a dataset made of a list of clients. Each client is a pair of arrays: its examples and their classes.
 
-    The other parameters are those of `from_arrays`. Without test examples, some examples of the clients become the
-    test examples.
+    The other parameters are those of `from_arrays`. If `x_test` is not given, some of the clients' examples become
+    the test examples.
 
     Examples
     --------

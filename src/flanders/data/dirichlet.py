@@ -22,14 +22,15 @@ class Dirichlet(Partition):
     r"""Give each client its own mix of classes, and split all examples of each class accordingly.
 
     Client c draws its mix :math:`q_c \sim \text{Dir}(\alpha p)`, where p has the share of each class in the data.
-    The client gets the share :math:`q_{ck} / \sum_j q_{jk}` of the examples of class k, where j runs over all
-    clients. All examples are given away, so clients have different numbers of examples. A client with fewer than
-    `min_samples` examples gets random examples of the largest clients.
+    Let :math:`q_{ck}` be the share of class k in this mix. The client gets the share
+    :math:`q_{ck} / \sum_j q_{jk}` of all examples of class k, where j runs over all clients. All examples are given
+    away, so clients have different numbers of examples. A client with fewer than `min_samples` examples gets random
+    examples of the largest clients.
 
-    Here `alpha` is the sum of the Dirichlet parameters of all classes, as in the reference below and in the
-    FLANDERS paper. In much other code, alpha is the parameter of each single class. The code of the FLANDERS paper
-    and `DirichletEqual` also use alpha in this way. With 10 classes of equal size, an alpha of 0.5 for each class
-    is the same as `alpha=5` here.
+    A Dirichlet distribution has one parameter for each class. Here `alpha` is the sum of these parameters, as in
+    the reference below and in the FLANDERS paper. In `DirichletEqual`, in the code of the FLANDERS paper, and in
+    much other code, alpha is the parameter of each single class. With 10 classes of equal size, an alpha of 0.5 in
+    that sense is the same as `alpha=5` here.
 
     References
     ----------
@@ -67,10 +68,10 @@ class Dirichlet(Partition):
 class DirichletEqual(Partition):
     r"""Give each client its own mix of classes and the same number of examples, as the FLANDERS paper's code does.
 
-    One after the other, each client draws a mix of classes :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)`. It
-    takes `samples_per_client` examples, whose classes are drawn from q. No example is taken twice. Once a class has
-    no examples left, clients draw from the other classes. So the last clients get whatever classes remain. Examples
-    that no client has taken are not used.
+    The clients take examples one after the other. Each client draws a mix of classes
+    :math:`q \sim \text{Dir}(\alpha, \ldots, \alpha)`. Then it takes `samples_per_client` examples, whose classes
+    are drawn from q. No example is taken twice. Once a class has no examples left, the remaining clients draw from
+    the other classes. Examples that no client has taken are not used.
 
     By default, `samples_per_client` is the number of examples divided by the number of clients, e.g. 600 for MNIST
     with 100 clients.
@@ -114,7 +115,7 @@ def draw_mixes(concentration: FloatVector, count: int, rng: np.random.Generator)
     """Draw `count` vectors from a Dirichlet distribution with the parameters `concentration`.
 
     If these parameters are very small, NumPy may return rows of zeros or NaN. Such a row is replaced by a mix with
-    a single class, drawn at random. The distribution tends to such mixes as its parameters tend to zero.
+    a single class, drawn at random, because with very small parameters nearly all mixes have a single class.
     """
     q = np.nan_to_num(rng.dirichlet(concentration, size=count), nan=0.0)
     only = rng.choice(concentration.size, size=count, p=concentration / concentration.sum())
@@ -144,7 +145,7 @@ def fill_small_clients(owners: IntVector, num_clients: int, least: int) -> IntVe
     """Return new owners of the examples, such that every client has at least `least` examples.
 
     Clients with fewer examples get some from the largest clients. For this, the examples of each client are
-    numbered from 0. The examples with the highest numbers are given away. They belong to the largest clients.
+    numbered from 0. The examples with the highest numbers are given away, since only large clients have them.
     """
     sizes = np.bincount(owners, minlength=num_clients)
     missing = np.maximum(least - sizes, 0)

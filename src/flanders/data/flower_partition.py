@@ -1,7 +1,7 @@
 """The partition `flower`, which uses the optional package Flower Datasets.
 
-Flower Datasets has classes that divide a dataset, called partitioners. Each of the parts that they make is called a
-partition there. Here each client gets one of these parts.
+A *partitioner* is a class of Flower Datasets that divides a dataset into parts. Here each client gets one part.
+Flower Datasets calls such a part a partition. In this package, a partition is what divides the dataset.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ UNFIT = {
     "VerticalEvenPartitioner": "divides columns, not examples",
     "VerticalSizePartitioner": "divides columns, not examples",
 }
-"""The partitioners that cannot be used, with the reason."""
+"""The partitioners that cannot be used here, and the reason for each of them. Options are text in a spec, so they
+cannot hold an array or a function."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class FlowerPartition(Partition):
     """Use a partitioner of Flower Datasets (`pip install "flanders-fl[download]"`).
 
     The partitioner sees only the number of examples and their classes. It must make as many parts as there are
-    clients. The examples are shuffled before. So the split depends on the seed of the run, even if the
-    partitioner has no seed. A split takes about a millisecond per client.
+    clients. The examples are shuffled before the partitioner divides them. So the parts depend on the seed of the
+    run, even if the partitioner has no seed. The division takes about a millisecond per client.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ class FlowerPartition(Partition):
         return self._owners(rows, labels.size, num_clients)
 
     def _arguments(self, known: Any, filled: dict[str, Any]) -> dict[str, Any]:
-        """Return the options, and the filled-in arguments that the partitioner accepts."""
+        """Return all arguments for the partitioner: the options, and those in `filled` that it accepts."""
         options = read_options(self.options)
         settable = [name for name in known if name not in FILLED_IN]
         has = f"It has: {', '.join(settable)}." if settable else "It has none."
@@ -110,12 +111,13 @@ class FlowerPartition(Partition):
     def _owners(self, rows: list[IntVector], n: int, num_clients: int) -> IntVector:
         """Return the client of each example, or -1 if no client gets the example.
 
-        `rows` has the row numbers of each client. Raise an error if they cannot be used.
+        `rows` has the row numbers of each client. Raise an error if a client has no example, or if an example has
+        several clients.
         """
         if len(rows) != num_clients:
             raise InputError(
-                f"{self} makes {len(rows)} partitions of these data, but there are {num_clients} clients. "
-                "Make the two numbers equal."
+                f"{self} divides these data into {len(rows)} parts, but there are {num_clients} clients. "
+                "There must be one part for each client. Change the options, or the number of clients."
             )
         empty = [str(client) for client, own in enumerate(rows) if own.size == 0]
         if empty:

@@ -22,7 +22,7 @@ SMALL = (
 )
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 ALPHABET = " abcdefghijklmnopqrstuvwxyz,.-"
-"""All characters that occur in the text, in the order of their numbers."""
+"""All characters that occur in the text. The number of a character in the dataset is its position here, from 0."""
 
 
 class Writer:
@@ -33,9 +33,9 @@ class Writer:
     rng
         The random generator.
     taste
-        How much the frequencies of the words of one list, e.g. `NAMES`, differ. With 0, all of them are equally
-        frequent. Otherwise the frequencies are proportional to exp(taste * z). For each word, z is drawn from a
-        normal distribution with mean 0 and variance 1.
+        How much the author prefers some words of a list, e.g. of `NAMES`, to others. With 0, all words of a list
+        are equally frequent. Otherwise the frequency of a word is proportional to exp(taste * z), where z is drawn
+        for each word from a normal distribution with mean 0 and variance 1.
 
     Examples
     --------

@@ -35,7 +35,7 @@ class IdxLoader(Loader):
     std: ClassVar[float]
     """The number by which the pixels are then divided."""
     md5: ClassVar[tuple[str, ...]]
-    """The MD5 sums of the decompressed `FILES`."""
+    """The MD5 sums of the four files after decompression, in the order of `FILES`."""
 
     def load(self, data_dir: Path | str | None = None) -> Dataset:
         """Read the four files, or download them. The official division into training and test examples is kept."""
@@ -77,7 +77,7 @@ def parse_idx(path: Path, content: bytes) -> NDArray[np.uint8]:
 
 
 def labelled(images: NDArray[np.uint8], labels: NDArray[np.generic]) -> Labelled:
-    """Return the images, with an axis for their one channel, and their classes. Each image must have a class."""
+    """Return the images and their classes. The images get an axis for their one channel."""
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise InputError(
             f"The image and label files do not belong together: {images.shape} and {labels.shape}. Get them again."
@@ -89,10 +89,10 @@ def labelled(images: NDArray[np.uint8], labels: NDArray[np.generic]) -> Labelled
 class Mnist(IdxLoader):
     """MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 pixels.
 
-    The FLANDERS paper says that it shuffles all images and splits them 80/20. Its code uses the official training
-    and test sets, and so does this loader. The loader reads the four original IDX files, compressed or not. In the
-    data directory they can be in `mnist/`, in `MNIST/raw/` (as torchvision stores them), or in the directory
-    itself. Their MD5 sums are checked unless `verify=False`.
+    The FLANDERS paper says that all images were shuffled and split 80/20. The paper's code uses the official
+    training and test sets instead, and so does this loader. The loader reads the four original IDX files,
+    compressed or not. In the data directory they can be in `mnist/`, in `MNIST/raw/` (as torchvision stores them),
+    or in the directory itself. Their MD5 sums are checked unless `verify=False`.
 
     References
     ----------
@@ -155,7 +155,7 @@ class MnistReference(Mnist):
 
     The pixels of the training images are scaled to values from -1 (black) to 1 (white). The published code does not
     scale the server's test images: their pixels are from 0 to 1. So the black background of a test image has the
-    value 0, which means grey in a training image. Pass `normalise_test=False` to do the same.
+    value 0, which means grey in a training image. Pass `normalise_test=False` to leave the test images unscaled.
     """
 
     mean: ClassVar = 0.5
@@ -175,4 +175,5 @@ KNOWN = {
     for loader in (Mnist, FashionMnist)
     for file, md5 in zip(FILES, loader.md5, strict=True)
 }
-"""The name of each file by its MD5 sum. If one file was stored under the name of another, the error can say so."""
+"""The name of each file, by the file's MD5 sum. If a file has the content of another file, the error names the
+other file."""

@@ -1,7 +1,7 @@
 """The base class `Partition`, and two simple partitions.
 
-A partition divides the training examples of a dataset among clients. `Iid` divides them at random. `Shards` gives
-each client a few blocks of examples that are sorted by class.
+A partition divides the training examples of a dataset among clients. `Iid` divides them at random. `Shards` sorts
+them by class, cuts them into blocks, and gives each client a few blocks.
 """
 
 from __future__ import annotations
@@ -111,10 +111,9 @@ class Shards(Partition):
 
 
 def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
-    """Return the row numbers of each client, in random order.
+    """Return the row numbers of each client, in random order, for a dataset with `owners`.
 
-    This is for a dataset that says itself which client each example belongs to. `owners` has the client of each
-    example.
+    `owners` has the client that each example belongs to. So no partition is needed.
     """
     num_owners = int(owners.max()) + 1
     sizes = np.bincount(owners, minlength=num_clients)
@@ -125,7 +124,7 @@ def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) 
         )
     if not sizes.all():
         raise InputError(
-            f"Client {int(np.argmin(sizes))} has no example left, since the server took its examples. "
+            f"Client {int(np.argmin(sizes))} has no example left, since the server holds all of its examples. "
             "Lower `server.examples`."
         )
     order = rng.permutation(owners.size)
@@ -133,7 +132,7 @@ def natural_rows(owners: IntVector, num_clients: int, rng: np.random.Generator) 
 
 
 def rows_of_owners(order: IntVector, owners: IntVector, num_clients: int) -> list[IntVector]:
-    """Return the row numbers of each client. They are in the same order as in `order`.
+    """Return the row numbers of each client. `order` has the row numbers of all clients, and its order is kept.
 
     `owners` has the client of each row in `order`, or -1 for a row that no client gets.
     """

@@ -1,8 +1,8 @@
 """Functions that find the files of a dataset, check them, and download missing files.
 
-The files are looked for in the data directory. It is the argument `data_dir` (`--data-dir` on the command line) or,
-without this argument, the environment variable `FLANDERS_DATA`. If there are no files, they are downloaded. This
-needs the package Flower Datasets.
+The files are looked for in the data directory. This is the value of the argument `data_dir` (`--data-dir` on the
+command line). Without this argument, it is the value of the environment variable `FLANDERS_DATA`. If there are no
+files, they are downloaded. The download needs the package Flower Datasets.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from flanders.checks import InputError
 from flanders.extras import MissingExtra
 
 LARGEST_FILE = 2**29
-"""The most bytes that a file may have, decompressed, so that a hostile compressed file cannot fill the memory. The
-largest file of the datasets here has less than a third of that."""
+"""The most bytes that a file may have after decompression. The limit keeps a hostile compressed file from filling
+the memory. It is more than three times the size of the largest file of these datasets."""
 Labelled = tuple[list[NDArray[np.uint8]], NDArray[np.generic]]
 """A list of arrays of byte images, and the classes of all images. The shape of each array is (images, channels,
 height, width)."""
@@ -42,7 +42,7 @@ class Source:
     hub: str
     """The name of the dataset on the Hugging Face hub."""
     columns: tuple[str, str]
-    """The names of the columns on the hub: of the images, and of the classes."""
+    """The names of two columns on the hub: first the column of the images, then the column of the classes."""
 
 
 def data_directory(data_dir: Path | str | None) -> Path | None:
@@ -117,7 +117,7 @@ def check_md5(path: Path, content: bytes, expected: str, known: Mapping[str, str
 
 
 def download(source: Source, data_dir: Path | str | None = None) -> tuple[Labelled, Labelled]:
-    """Download the official training and test sets with Flower Datasets. If that fails, say what to do."""
+    """Download the official training and test sets with Flower Datasets. If the download fails, say what to do."""
     looked = data_directory(data_dir)
     missing = f"No files of {source.name} were found" + (f" in {looked}" if looked else "")
     ways = (
@@ -139,7 +139,7 @@ def download(source: Source, data_dir: Path | str | None = None) -> tuple[Labell
 
 
 def from_hub(split: Any, columns: tuple[str, str]) -> Labelled:
-    """Return the images of a Hugging Face dataset, with the channels first, and their classes."""
+    """Return the images of a Hugging Face dataset and their classes. The channels come before height and width."""
     pieces = []
     for rows in split.iter(batch_size=10_000):
         images = np.stack([np.asarray(image, dtype=np.uint8) for image in rows[columns[0]]])

@@ -13,7 +13,7 @@ from flanders.extras import needing
 
 @dataclass(frozen=True)
 class BreastCancer(Loader):
-    """Breast cancer: 456 training and 113 test rows of 30 measurements of cells. The classes: malignant and benign.
+    """Breast cancer: 456 training and 113 test rows of 30 measurements. The classes are malignant and benign cells.
 
     The table comes with scikit-learn. Each column is scaled to mean 0 and standard deviation 1 over the training
     rows. The test rows are scaled with the same numbers. The test set is a fifth of each class, and is the same in

@@ -1,8 +1,9 @@
 """Carries out runs on the machines of a Ray cluster (`flanders run --on ray`).
 
 Each run is a Ray task. Ray chooses a machine for each task. The task sends the results of its rounds to the process
-that started all runs. Only this process writes the results file. If a machine is lost, its runs continue on another
-machine after their last checkpoints. A checkpoint is the saved state of a run.
+that started all runs. Only the process that started the runs writes the results file. From time to time the task
+also sends the state of its run, a checkpoint. If a machine is lost, its runs continue from their last checkpoints
+on another machine.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
 WAIT = 1.0
 """Seconds between two checks for a request to stop."""
 AHEAD = 2
-"""If the cluster can carry out n runs at once, Ray gets up to `AHEAD` times n runs.
+"""If the cluster has room for n runs at the same time, Ray gets up to `AHEAD` times n runs.
 
-So when a run ends, Ray can start the next run at once."""
+The additional runs wait at Ray. When a run ends, Ray starts one of them without a delay."""
 MOST_LOSSES = 5
-"""If the machine or process of a run is lost this many times, the run is marked as failed.
+"""If the machine or process of a run is lost this many times, the run is marked as failed. Otherwise it starts
+again.
 
 The run itself may cause the losses, e.g. if it needs too much memory."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -51,14 +53,14 @@ class Cluster:
     Parameters
     ----------
     gpus_per_run
-        The number of GPUs that each run gets. If it is below 1, several runs share a GPU. Default: 1 if the
-        cluster has GPUs.
+        The number of GPUs that each run gets. If it is below 1, several runs share a GPU. By default, a run gets
+        one GPU if the cluster has GPUs.
     """
 
     gpus_per_run: float | None = None
 
     def places(self, cpus: int) -> int:
-        """Return how many runs the cluster can carry out at once if each run gets this many CPUs."""
+        """Return how many runs the cluster can carry out at the same time if each run gets `cpus` CPUs."""
         share, by_cpu = self.gpus("auto"), int(resource("CPU") // cpus)
         return max(1, min(by_cpu, int(resource("GPU") / share)) if share else by_cpu)
 
@@ -94,7 +96,10 @@ def resource(name: str) -> float:
 
 @contextlib.contextmanager
 def connected(gpus_per_run: float | None = None) -> Iterator[Cluster]:
-    """Connect to a Ray cluster until the block ends: the one on this machine, or the one that RAY_ADDRESS names."""
+    """Connect to a Ray cluster until the `with` block ends.
+
+    The cluster is on this machine, or it is the one that the environment variable RAY_ADDRESS names.
+    """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     with needing("cluster"):
@@ -106,7 +111,8 @@ def connected(gpus_per_run: float | None = None) -> Iterator[Cluster]:
         except ConnectionError as error:
             raise InputError(
                 "--on ray needs a Ray cluster, and there is none. Start one with `ray start --head` on one machine "
-                "and `ray start --address=...` on the others, or name one in the variable RAY_ADDRESS."
+                "and `ray start --address=...` on the other machines. If there is a cluster elsewhere, name it in "
+                "the environment variable RAY_ADDRESS."
             ) from error
     try:
         yield Cluster(gpus_per_run)
@@ -192,7 +198,10 @@ class ClusterGrid:
             self._end(task, "done")
 
     def _lose(self, task: ObjectRefGenerator, why: str) -> None:
-        """End a task whose machine or process was lost. Its run can start again, or fails; see `MOST_LOSSES`."""
+        """End a task whose machine or process was lost.
+
+        The run of the task starts again. But if the run was lost `MOST_LOSSES` times, it has failed.
+        """
         run = self._running[task].spec.id
         self._losses[run] = self._losses.get(run, 0) + 1
         if self._losses[run] < MOST_LOSSES:

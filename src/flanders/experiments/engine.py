@@ -27,7 +27,7 @@ class StartedRun(Protocol):
 
     @property
     def like(self) -> Array:
-        """Any array of the same library and on the same device as the run's arrays. `load_state` needs it."""
+        """An array of the library and on the device that the run uses. `load_state` needs such an array."""
 
     def run(self) -> Iterator[RoundRecord]:
         """Carry out the remaining rounds. Yield the record of each round."""

@@ -84,7 +84,7 @@ def run_with_output_to_stderr(
 ) -> int:
     """Do what `run_experiments` does, but print to standard error.
 
-    The caller prints its tables to standard output.
+    So standard output has only the tables that the caller prints.
     """
     with contextlib.redirect_stdout(sys.stderr):
         return run_experiments(path, experiments, changes, workforce)
@@ -106,7 +106,7 @@ def _carry_on(
     datasets: Datasets,
     callbacks: Sequence[Make],
 ) -> int:
-    """Carry out the runs with these ids that are not done, print a summary, and return the exit code."""
+    """Carry out those of the given runs that are not done, print a summary, and return the exit code."""
     with Store(path, create=False) as store:
         unfinished = [Experiment.of(spec) for spec, _ in store.unfinished(ids)]
         startable, refused = _startable(unfinished, changes, workforce, datasets)
@@ -165,10 +165,10 @@ def _startable(
 
 
 def _as_checked_here(experiment: Experiment, workforce: Workforce) -> Experiment:
-    """Return a run in the form in which this machine checks it.
+    """Return a run as this machine can check it.
 
-    If a cluster carries out the run, the form has the device `cpu`: the machines of the cluster may have a device
-    that this machine does not have.
+    If a cluster carries out the run, the device of the run is replaced by `cpu`. The machines of the cluster may
+    have a device that this machine does not have.
     """
     if not workforce.on_ray:
         return experiment
@@ -210,7 +210,7 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
         )
     if failed:
         refused = sum(str(s.error).startswith(f"{REFUSED}: ") for s in failed)
-        again = f" To try {'the others' if refused else 'them'} again: flanders resume {path}"
+        again = f" To try {'the other failed runs' if refused else 'them'} again: flanders resume {path}"
         again = again if refused < len(failed) else ""
         change = (
             f" {refused} failed because of their specs: correct the specs, or the files that they name."

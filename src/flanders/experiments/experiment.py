@@ -14,8 +14,9 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting, Threat
 
 ENGINE, OPTIONS = "engine", "run"
-"""Two keys in which a spec in a results file differs from a setting. Only the spec has `engine`. Only the setting
-has `run`, which holds the options."""
+"""The keys of the engine and of the options. The spec of a run in a results file has the fields of the run's
+setting as keys, with two differences: it may also have the key `engine`, and it lacks the key `run`, which holds
+the options."""
 
 
 @dataclass(frozen=True)

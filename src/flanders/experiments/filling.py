@@ -1,6 +1,7 @@
 """Turns a table of a spec into a dataclass, and a dataclass into a table.
 
-Each value in the table is checked against the type annotation of its field.
+A spec is the TOML file that describes runs. Each value in the table is checked against the type annotation of its
+field.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ class Filler:
     """Builds dataclasses from tables of a spec. Every error names the key that is wrong."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """The numbers for which words in a spec stand. Empty while these numbers are not known.
+    """Words, and the number that each word stands for. Empty as long as the numbers are not known.
 
-    "b" is the number of malicious clients in a round. "m-b" is the number of all other clients in it.
+    The word "b" stands for the number of malicious clients in a round, and "m-b" for the number of all other
+    clients in the round.
     """
 
     def fill(self, cls: type[T], table: Mapping[str, object], where: str) -> T:
@@ -57,7 +59,7 @@ class Filler:
             raise InputError(f"{place(where)}: {error}") from error
 
     def convert(self, value: object, hint: Hint, where: str) -> Any:
-        """Return a TOML value as a value that fits the annotation `hint` of its field."""
+        """Convert a value of a spec to the type of its field. `hint` is the type annotation of the field."""
         allowed = allowed_by(hint)
         if allowed.anything or (is_dataclass(value) and not isinstance(value, type)):
             return value

@@ -1,8 +1,8 @@
 """The grid of a spec: all combinations of the values in its lists.
 
-Each list in a spec is an axis of the grid. Each point of the grid is a spec with one value of each list. If a
-parameter itself is a list, write it as an axis with one value: `layer_sizes = [[784, 10]]`. A list of tables is an
-axis as well. The tables in it may contain further axes.
+Each list in a spec is an axis of the grid. Each point of the grid is a spec with one value of each list. If the
+value of a parameter is itself a list, put it into another list: `layer_sizes = [[784, 10]]` is an axis with the one
+value `[784, 10]`. A list of tables is an axis as well. The tables in it may contain further axes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from flanders.results.tree import Table
 TOO_MUCH = "its tables or lists are nested too deeply, or a number has too many digits"
 """The end of an error message if Python's TOML parser gives up."""
 LARGEST = 100_000
-"""The most runs that one spec may have. If it has more, that is probably a mistake."""
+"""The most runs that one spec may have. A spec with more runs is probably a mistake."""
 DEEPEST = 20
-"""The most parts that a dotted key of `--set` may have. The tables of a spec are only a few levels deep."""
+"""The most parts that a dotted key of `--set` may have. A longer key is a mistake, since the tables of a spec are
+only a few levels deep."""
 
 
 def read_toml(path: Path) -> Table:
@@ -46,7 +47,9 @@ def read_toml(path: Path) -> Table:
 
 
 def expand(tree: Table, place: str = "spec") -> list[Table]:
-    """Return all points of a spec's grid. The last list changes fastest. `place` names the spec in errors.
+    """Return all points of a spec's grid. `place` is the name of the spec in errors.
+
+    The points come in the order of nested loops over the lists of the spec. The last list is the inner loop.
 
     Examples
     --------
@@ -139,7 +142,9 @@ def override(tree: Table, path: list[str], value: object) -> Table:
 
 
 def blame_override(error: InputError, place: str, overrides: Sequence[str]) -> InputError:
-    """Return an error that names `--set` instead of the spec, if the wrong key was set with `--set`.
+    """If the wrong key was set with `--set`, return an error that names `--set` instead of the spec.
+
+    Otherwise return the error unchanged. `overrides` has the arguments of `--set`.
 
     Examples
     --------

@@ -23,7 +23,8 @@ Schema = dict[str, Any]
 """A JSON Schema, or a part of it."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 COUNTS = ["b", "m-b"]
-"""The words for two numbers: b is the number of malicious clients in a round, and m-b the number of all others."""
+"""Words that stand for numbers: "b" for the number of malicious clients in a round, and "m-b" for the number of all
+other clients in the round."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 
 
@@ -123,7 +124,7 @@ def _entry(name: str, entries: AnyRegistry, kind: str) -> Schema:
 
 
 def _in_front(kind: str) -> Schema:
-    """Return the schema of the pre-aggregators of an aggregator. It is empty for other kinds."""
+    """Return the schema of the key for pre-aggregators. It is empty for all kinds but aggregators."""
     if kind != "aggregators":
         return {}
     link = {"anyOf": [{"$ref": "#/$defs/preaggregators"}, {"const": NONE}]}

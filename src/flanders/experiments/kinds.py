@@ -53,7 +53,7 @@ class Allowed:
     plain: frozenset[type[object]] = frozenset()
     """The types of plain values that are allowed."""
     words: tuple[object, ...] = ()
-    """The only plain values that are allowed. Empty if all values of the `plain` types are allowed."""
+    """The plain values that are allowed. Empty if all values of the `plain` types are allowed."""
     items: Hint = None
     """The annotation of the items of a list. None if no list is allowed."""
     values: Hint = None
@@ -61,7 +61,7 @@ class Allowed:
     record: type[DataclassInstance] | None = None
     """The dataclass that may be written as a table of its fields. None if no dataclass or several are allowed."""
     entries: AnyRegistry | None = None
-    """A table of names and classes: what may be chosen by name. None if nothing can be chosen by name."""
+    """The names that may be chosen, and the class of each name. None if nothing can be chosen by name."""
     kind: str = ""
     """The name of `entries` in `flanders.choices.KINDS`. Empty if `entries` is not one of these registries."""
     anything: bool = False

@@ -1,4 +1,4 @@
-"""Carries out one run on another machine of a cluster.
+"""Carries out one run on a machine of a Ray cluster.
 
 The rounds of the run are sent in batches to the process that started all runs (see `cluster`). That process writes
 the results file.
@@ -37,7 +37,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Failure:
-    """The run has raised an error."""
+    """The report that a run has raised an error."""
 
     message: str
     traceback: str
@@ -78,7 +78,7 @@ def batches_of(experiment: Experiment, state: bytes | None, datasets: Datasets) 
 
 
 def check_versions(expected: Mapping[str, str]) -> None:
-    """Raise an error if this machine has other versions than the machine that collects the results."""
+    """Raise an error if the packages of this machine have other versions than `expected`."""
     here = versions()
     if other := [
         f"{name} {here[name]} instead of {expected[name]}" for name in COMPARED if here[name] != expected[name]

@@ -30,9 +30,9 @@ from flanders.results.tree import Tree
 Make = Callable[[RunInfo], Callback]
 """A function that makes the callback of one run.
 
-`tensorboard` and the six functions after it each return a `Make`. Their argument is the VALUE of
-`--callback NAME=VALUE`, or an empty text if there is no value. Each of them also makes one callback at once. So if
-a package is missing or the value is wrong, there is an error before the first run starts."""
+`tensorboard` and the six functions after it each return a `Make`. Their argument is the VALUE of `--callback
+NAME=VALUE`, or an empty text if there is no value. When one of these functions is called, it also makes a callback
+itself. So if a package is missing or the value is wrong, there is an error before the first run starts."""
 
 
 def tensorboard(value: str) -> Make:
@@ -117,7 +117,8 @@ class GridCallbacks:
     makers
         The functions that make the callbacks of a run; see `parse_callback`.
     names, specs
-        The label of each run, and its spec with all defaults filled in, by the id of the run.
+        Two mappings, whose keys are the ids of the runs. `names` has the label of each run. `specs` has the spec of
+        each run, with all defaults filled in.
     """
 
     def __init__(self, makers: Sequence[Make], names: Mapping[str, str], specs: Mapping[str, Tree]) -> None:

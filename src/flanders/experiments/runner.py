@@ -1,7 +1,8 @@
 """Carries out the runs of a results file in this process.
 
-Other processes may work on the same file at the same time. So a process first claims a run: then no other process
-carries it out. A run that was interrupted continues after its last checkpoint, which is its saved state.
+Other processes may work on the same file at the same time. So a process claims a run before it starts the run. A
+run that is claimed is not started by another process. From time to time the state of a run is saved, as a
+checkpoint. A run that was interrupted continues from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ Stop = Callable[[], bool]
 CHECKPOINT_SHARE = 0.1
 """The largest share of a run's time that checkpoints may take, so that they slow the run down only a little."""
 CHECKPOINT_GAP = 2.0
-"""The fewest seconds between two checkpoints. After a crash, so few seconds of work are quickly repeated."""
+"""The fewest seconds between two checkpoints. More checkpoints are of little use: after a crash, two seconds of
+work are quickly repeated."""
 WRITE_GAP = 0.5
 """The fewest seconds between two writes of rounds. Rounds that end in between are written together.
 
-Fewer writes are better, since only one process can write to the file at a time."""
+A process should write rarely, since only one process can write to the file at a time."""
 
 
 def work(path: Path, ids: Sequence[str], datasets: Datasets, notify: Notify, stop: Stop) -> None:
-    """Carry out these runs, one after the other, until no run is left to claim or `stop()` is true.
+    """Carry out the runs with these ids, one after the other, until no run is left to claim or `stop()` is true.
 
     If a run raises an error, it is marked as failed, and the next run follows. If the results file cannot be
     written, the error is raised.
@@ -122,7 +124,7 @@ class Pace:
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Measure the time of a block that writes a checkpoint."""
+        """Measure the time of the `with` block, which writes a checkpoint."""
         begun = time.monotonic()
         yield
         self._checkpoint = self._rounds = time.monotonic()
@@ -139,7 +141,7 @@ class Pace:
 
 @contextlib.contextmanager
 def closing(records: Iterator[RoundRecord]) -> Iterator[Iterator[RoundRecord]]:
-    """Close `records` at the end of the block if it is a generator."""
+    """At the end of the `with` block, close `records` if it is a generator."""
     try:
         yield records
     finally:

@@ -119,7 +119,7 @@ def resolve(point: Table, place: str = "spec") -> Experiment:
 
 
 def _threat(table: Table, federation: Federation, where: str) -> Threat:
-    """Return the threat of a spec. If there is neither an attack nor a data poison, return `Threat()`."""
+    """Return the threat of a spec. Without an attack and without a data poison, it is the default, `Threat()`."""
     threat = Filler().fill(Threat, table, where)
     if not threat.exists:
         return Threat()
@@ -134,10 +134,10 @@ def _threat(table: Table, federation: Federation, where: str) -> Threat:
 
 
 def _data(table: Table, where: str) -> Table:
-    """Return the tables of the dataset and the partition.
+    """Return the table of the dataset and the table of the partition.
 
-    Parameters of both may be written directly in the table `data`. They are moved into the table of the dataset or
-    of the partition.
+    A spec may have the parameters of the dataset and of the partition directly in the table `data`. Then they are
+    moved into the table of the dataset or of the partition.
     """
     parts = {part: one_table(table.get(part, default), f"{where}.{part}") for part, default in DEFAULT_DATA.items()}
     for key, value in table.items():
@@ -171,7 +171,10 @@ def _parameters(kind: str, name: object) -> set[str]:
 
 
 def _axis_tip(tree: Table, problem: str) -> str:
-    """Return advice to add to an error message, if a parameter belongs to only some of the names in a list."""
+    """Return advice for the error that a parameter does not exist. Return an empty text for other errors.
+
+    The advice is for a section with a list of names, since a parameter may belong to only some of these names.
+    """
     if "there is no such parameter" not in problem:
         return ""
     for section in SECTIONS:

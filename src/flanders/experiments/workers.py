@@ -31,11 +31,13 @@ THREADS = "OMP_NUM_THREADS"
 GRACE = 10.0
 """A worker process is killed if it has not exited this many seconds after its work. Some libraries hang at exit."""
 WAIT = 0.2
-"""Seconds between two checks of the workers. So a request to stop does not wait for long."""
+"""Seconds between two checks of the workers. They are few, so that a request to stop does not wait for long."""
 
 
 class Interrupt:
-    """Stops runs. The first Ctrl-C (or SIGTERM) stops them after the current round. The second stops them at once.
+    """Stops runs if the user presses Ctrl-C, or if SIGTERM comes.
+
+    The first of these signals stops the runs after the current round. The second signal stops them immediately.
 
     Attributes
     ----------
@@ -52,7 +54,7 @@ class Interrupt:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle signals inside the block. In a thread other than the main thread, do nothing."""
+        """Handle signals inside the `with` block. In a thread other than the main thread, do nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -67,7 +69,7 @@ class Interrupt:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
-        os.write(2, b"\nStopping after this round. Press Ctrl-C again to stop at once.\n")
+        os.write(2, b"\nStopping after this round. Press Ctrl-C again to stop immediately.\n")
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def _worker(number: int, path: Path, ids: Sequence[str], reports: Queue[Report],
 
 @contextlib.contextmanager
 def _shared_threads(jobs: int) -> Iterator[None]:
-    """Give each process that is started in the block its share of the cores.
+    """Give each process that is started in the `with` block its share of the cores.
 
     If the user has set the number of threads, do nothing.
     """

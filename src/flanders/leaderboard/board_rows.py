@@ -1,8 +1,9 @@
 """The rows of the leaderboard, which are stored in CSV files.
 
-A row has what was measured in one run of a defence, and the command that repeats the run. Each run belongs to a
-case of the protocol: an attack, its first round, the share of malicious clients, and whether these clients change
-from round to round. A file with rows may come from anyone. So every value in it is checked.
+A row has what was measured in one run of a defence, and the command that repeats the run. The protocol holds the
+settings that all defences share. Each run belongs to a case of the protocol: an attack, its first round, the share
+of malicious clients, and whether these clients change from round to round. A file with rows may come from anyone.
+So every value in it is checked.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ PACKAGE = re.compile(r"[A-Za-z0-9._-]{1,60} [A-Za-z0-9.+!_-]{1,40}")
 RUN = re.compile(r"[0-9a-f]{16}")
 """The form of the id of a run; see `flanders.results.run`."""
 MOST_BYTES = 200_000_000
-"""The most bytes of a file of rows. All runs of 100 defences on one data set take about a quarter of this."""
+"""The most bytes of a file of rows, so that a hostile file cannot fill the memory. All runs of 100 defences on one
+dataset take about a quarter of these bytes."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ class MeasuredRun:
     accuracy: float
     """The share of test examples that the model classifies correctly after the last round."""
     attack_success: float | None
-    """The share of targeted test examples that get the class that the attacker wants, or None if the attacker wants
-    no certain class."""
+    """The attacker may target some test examples: they shall get a class that the attacker chooses. This is the
+    share of the targeted examples that get this class. None if the attacker targets no examples."""
     recall: float | None
     """The share of the malicious clients that were not kept, over all rounds."""
     honest_dropped: float | None
@@ -84,7 +86,8 @@ class MeasuredRun:
     def command(self) -> str:
         """The command that repeats this run.
 
-        If the defence is in another package, say `mine`, the command reads its description from `mine.toml`.
+        If the defence is in another package, say `mine`, the command reads the description of the defence from the
+        file `mine.toml`.
         """
         name = self.package.split()[0]
         return self.cell.command if name == OWN else f"{self.cell.command} --defences {name}.toml"
@@ -144,7 +147,7 @@ def _parts(spec: Tree) -> tuple[str, str]:
 
 
 def write_rows(path: Path, rows: Iterable[MeasuredRun]) -> None:
-    """Write rows as a CSV file, sorted by data set, defence, seed and case."""
+    """Write rows as a CSV file, sorted by dataset, defence, seed and case."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -201,11 +204,11 @@ def _row(values: list[str], cases: Mapping[str, Case], protocol: BoardProtocol) 
     fields = dict(zip(COLUMNS, values, strict=True))
     if fields["protocol"] != protocol.version:
         raise InputError(
-            f"the row is of protocol {fields['protocol'][:20]!r}, but this version of flanders has "
-            f"{protocol.version}"
+            f"the row is of protocol {fields['protocol'][:20]!r}, but this version of flanders has protocol "
+            f"{protocol.version!r}"
         )
     if fields["dataset"] not in protocol.datasets:
-        raise InputError(f"the protocol has no data set {fields['dataset'][:40]!r}")
+        raise InputError(f"the protocol has no dataset {fields['dataset'][:40]!r}")
     if not NAME.fullmatch(fields["defence"]):
         raise InputError(f"{fields['defence'][:40]!r} cannot be the name of a defence")
     attack, kind = fields["attack"], "rotating" if _truth(fields["rotating"]) else "fixed"

@@ -1,7 +1,7 @@
 """The runs of the leaderboard, called cells, and the conditions of the option `--where`, which choose some runs.
 
 A case is one threat of the protocol: an attack, its first round, the share of malicious clients, and whether these
-clients change from round to round. Each defence has a run for each data set, case and seed.
+clients change from round to round. Each defence has a run for each dataset, case and seed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ YES, NO = "yes", "no"
 
 @dataclass(frozen=True)
 class BoardCell:
-    """One run of the leaderboard: a defence in one case, on one data set, with one seed."""
+    """One run of the leaderboard: a defence in one case, on one dataset, with one seed."""
 
     dataset: str
     defence: str
@@ -48,18 +48,18 @@ KEYS: dict[str, Callable[[BoardCell], str]] = {
     "rotating": lambda cell: YES if cell.case.rotating else NO,
     "seed": lambda cell: str(cell.seed),
 }
-"""The keys of `--where`, and the function that returns the value of a run for each key."""
+"""The keys of `--where`. The function of a key returns the value that a run has for this key."""
 SETTINGS = tuple(key for key in KEYS if key not in ("defence", "told"))
-"""The keys of `--where` for a table. A table always compares all defences."""
+"""The keys of `--where` for a table. They cannot choose defences, since a table always compares all defences."""
 MOST_NAMED = 60
-"""An error lists the values of a key only if there are at most this many. So it lists the defences of this package,
-but not the hundreds of cases."""
+"""An error lists all values of a key if there are at most this many values. So it lists the defences of this
+package, but not the hundreds of cases."""
 
 
 def cells_of(
     protocol: BoardProtocol, entrants: Iterable[Entrant], dataset: str, which: str = CORE
 ) -> list[tuple[BoardCell, Entrant]]:
-    """Return all runs of the given defences on a data set: defence by defence, and for each defence seed by seed.
+    """Return all runs of the given defences on a dataset: defence by defence, and for each defence seed by seed.
 
     `which` is "core" for the attacks that the ranking uses, or "all".
     """
@@ -75,8 +75,8 @@ def cells_of(
 def attacks_named(wheres: Sequence[str]) -> bool:
     """Whether a condition of `--where` names an attack or a case.
 
-    If one does, runs with all attacks of the protocol can be chosen. Otherwise only runs with the core attacks can
-    be chosen.
+    If one does, the command chooses among the runs with all attacks of the protocol. Otherwise it chooses among the
+    runs with the core attacks.
     """
     return any(where.startswith(("attack=", "case=")) for where in wheres)
 
@@ -94,9 +94,10 @@ def chosen_cells(
 
 
 def condition(where: str, keys: Collection[str], cells: Iterable[BoardCell]) -> Callable[[BoardCell], bool]:
-    """Return a function that tells whether a run fulfils a condition, `KEY=VALUE` or `KEY=VALUE,VALUE`.
+    """Return a function that tells whether a run fulfils a condition of `--where`.
 
-    Raise an error if the key is not one of `keys`, or if none of `cells` has the value.
+    The condition is `KEY=VALUE` or `KEY=VALUE,VALUE`. With several values, a run must have one of them. Raise an
+    error if the key is not one of `keys`, or if none of `cells` has the value.
     """
     key, sign, text = where.partition("=")
     if key not in keys or not sign or not text:

@@ -3,16 +3,17 @@
 The file has one table `[[defence]]` for each defence::
 
     [[defence]]
-    name = "my-krum"                                    # its name in the table
+    name = "my-krum"                                    # the name of the defence on the leaderboard
     paper = "Doe et al., ICML 2026"
-    largest_b = 8                                       # it can be told at most this number of malicious clients
+    largest_b = 8                                       # the most malicious clients that the defence can be told of
     untold = { aggregator = "my-krum" }
     told = { aggregator = { name = "my-krum", num_malicious = "b" } }
 
-`untold` has the settings of the defence if it is not told how many clients are malicious. `told` has its settings
-if it is told. Both can hold the tables `filter`, `aggregator`, `fallback` and `server` of a spec (the TOML file
-that describes runs). In `told`, the word "b" stands for the number of malicious clients, and "m-b" for the number
-of honest clients. A defence with both `untold` and `told` has two lines on the leaderboard.
+A defence can have two kinds of settings. With the settings `untold`, it is not told how many clients are malicious.
+With the settings `told`, it is told their number. Both kinds can hold the tables `filter`, `aggregator`, `fallback`
+and `server` of a spec (the TOML file that describes runs). In `told`, the word "b" stands for the number of
+malicious clients, and "m-b" for the number of honest clients. A defence with both `untold` and `told` has two lines
+on the leaderboard.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Entrant:
         return title_of(self.name, self.told)
 
     def experiment(self, protocol: BoardProtocol, dataset: str, case: Case, seed: int) -> Experiment:
-        """Return the run of this defence on a data set, in one case and with one seed."""
+        """Return the run of this defence on a dataset, in one case and with one seed."""
         m = int(protocol.federation["num_clients"])
         b = resolve_count(case.fraction, m)
         if self.largest_b is not None:

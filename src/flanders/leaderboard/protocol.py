@@ -1,4 +1,4 @@
-"""The protocol of the leaderboard: the data sets, attacks, seeds and all other settings that all defences share."""
+"""The protocol of the leaderboard: the datasets, attacks, seeds and all other settings that all defences share."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class BoardProtocol:
         ]
 
     def spec(self, dataset: str, case: Case, seed: int) -> Table:
-        """Return the spec of a run, which describes the run. The run has no defence: all updates are averaged."""
+        """Return the spec of a run without a defence, in which all updates are averaged."""
         if dataset not in self.datasets:
             guess = did_you_mean(dataset, self.datasets)
             known = ", ".join(self.datasets)
-            raise InputError(f"The leaderboard has no data set {dataset!r}.{guess} Known: {known}.")
+            raise InputError(f"The leaderboard has no dataset {dataset!r}.{guess} Known: {known}.")
         threat: Table = {}
         if case.attack != NOBODY:
             settings = {"fraction": case.fraction, "start": case.start, "rotating": case.rotating}

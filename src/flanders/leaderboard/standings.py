@@ -1,8 +1,8 @@
-"""The standings of the leaderboard: one line for each defence. They are computed from rows, one for each run.
+"""The standings of the leaderboard, a table with one line for each defence, computed from the rows of all runs.
 
 A case is one threat: an attack, its first round, the share of malicious clients, and whether these clients change
-from round to round. Every number of a line is computed for each seed. The line has the mean over the seeds and its
-95% confidence interval.
+from round to round. Every number of a line is first computed for each seed. The line shows the mean over the seeds,
+and the 95% confidence interval of this mean.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ filter that knows the malicious clients."""
 REFERENCES = (PLAIN, ORACLE)
 NEAR = 0.05
 """A defence holds in a case if its score (`MeasuredRun.score`) is at most this much below the oracle's score with
-the same seed."""
+the same seed. So a defence that holds fails on at most one more example in 20 than the oracle."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Standing:
     worst_case: Case
     """The case in which the mean score over the seeds is lowest."""
     accuracy: Estimate
-    """The lowest accuracy in any case. Unlike the score, it does not depend on the attacker's success."""
+    """The lowest accuracy in any case. Unlike the score, the accuracy does not count the attack success."""
     mean: Estimate
     """The mean score over all cases."""
     rank: Estimate | None
@@ -75,10 +75,10 @@ class Standing:
 
 @dataclass(frozen=True)
 class Standings:
-    """The table of one data set. A defence has no line in it if some of its runs are missing."""
+    """The table of one dataset. A defence has no line in it if some of its runs are missing."""
 
     lines: tuple[Standing, ...]
-    """First the references, then the defences, the best first."""
+    """The lines of the references, and then the lines of the defences, from the best to the worst."""
     cases: tuple[Case, ...]
     """The cases from which the numbers are computed. The case without an attack is not among them."""
     seeds: tuple[int, ...]
@@ -91,11 +91,11 @@ RunsOfDefence = dict[int, dict[Case, MeasuredRun]]
 
 
 def standings_of(rows: Collection[MeasuredRun], dataset: str, cases: Collection[Case]) -> Standings:
-    """Return the standings on a data set, computed from the given cases.
+    """Return the standings on a dataset, computed from the given cases.
 
-    A seed is used if there is a run of plain averaging with this seed and without an attack. A case is used if
-    there is a run of plain averaging in this case with each of these seeds. A defence needs a run for each of these
-    cases and seeds. Otherwise it has no line.
+    The runs of plain averaging say which seeds and cases are used. A seed is used if plain averaging has a run with
+    this seed and without an attack. A case is used if plain averaging has a run in this case with each used seed. A
+    defence has a line only if it has a run for each used case and seed.
     """
     runs: dict[tuple[str, bool], RunsOfDefence] = {}
     for row in rows:
@@ -161,7 +161,7 @@ def _ranks(
 ) -> dict[tuple[str, bool], list[float]]:
     """Return the mean rank of each defence over all cases, for each seed.
 
-    Defences with equal scores all get the mean of their ranks.
+    Defences with equal scores share their ranks: each gets the mean of these ranks.
     """
     means: dict[tuple[str, bool], list[float]] = {defence: [] for defence in ranked}
     for seed in seeds:

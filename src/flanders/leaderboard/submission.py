@@ -26,8 +26,8 @@ from flanders.results.tree import Table
 from flanders.simulation.setting import Setting
 
 PARTS = {"filter": "filters", "aggregator": "aggregators", "preaggregators": "preaggregators"}
-"""For each table in which a defence names a part: the group of entry points to which the part belongs. Through
-entry points, other packages add their own parts to flanders."""
+"""The tables in which a defence names its parts, and the kind of part that each table names. Other packages add
+parts to flanders through entry points, which are grouped by these kinds."""
 ROWS_RUN_AGAIN = 3
 """How many runs of a file of rows are run again as a check, by default. Three runs take only seconds."""
 LARGEST_DIFFERENCE = 0.02
@@ -78,9 +78,9 @@ def check_entrant(entrant: Entrant) -> Iterator[str]:
     for dataset in protocol.datasets:
         for case in cases:
             entrant.experiment(protocol, dataset, case, 0)
-    yield f"{entrant.title}: it can be made for every data set and every share of malicious clients."
+    yield f"{entrant.title}: its settings are valid for every dataset and every share of malicious clients."
     setting = entrant.experiment(protocol, "digits", Case(), 0).setting
-    if setting.server.examples:  # there are no examples that belong to random updates
+    if setting.server.examples:  # random updates are not made from data, so no examples fit them
         yield f"{entrant.title}: it needs examples of the server, so it is not checked on random updates."
     else:
         _check_contract(entrant, setting)
@@ -134,7 +134,7 @@ def check_submitted_rows(
 ) -> Iterator[str]:
     """Yield a sentence for each check that a file of rows has passed.
 
-    The number of runs that are run again is `again`.
+    Some of the runs are run again on this machine. `again` says how many.
     """
     known = {(entrant.name, entrant.told): entrant for entrant in entrants}
     for row in rows:
@@ -143,7 +143,7 @@ def check_submitted_rows(
             raise InputError(f"{path} has rows of {title!r}, which the file of defences does not have.")
     yield f"{path}: {len(rows)} rows are well formed."
     datasets, protocol = Datasets(), read_protocol()
-    offline = [row for row in rows if row.cell.dataset == "digits"]  # this data set needs no files
+    offline = [row for row in rows if row.cell.dataset == "digits"]  # this dataset needs no files
     chosen = sorted(offline, key=lambda row: row.run)[:again]  # ids are hashes, so this is like a random choice
     for row in chosen:
         cell = row.cell

@@ -35,8 +35,8 @@ LEGEND = (
     "on which the attacker fails. Mean: the mean score over all cases. Worst case: the lowest score. Worst under: "
     "the case with the lowest score. Mean rank: the mean rank among the defences over all cases; 1 is the best. "
     f"Holds: the share of cases with a score at most {NEAR:g} below the oracle's score. Honest cost: the accuracy "
-    "lost without an attack. Dropped: the share of clients that are dropped without an attack. Rows without a "
-    "place are only there to compare with."
+    "lost without an attack. Dropped: the share of clients that are dropped without an attack. Lines without a "
+    "place are only for comparison."
 )
 
 
@@ -59,7 +59,8 @@ def cases_with(protocol: BoardProtocol, attacks: str, shares: str) -> list[Case]
 def rows_with(rows: Sequence[MeasuredRun], wheres: Sequence[str]) -> list[MeasuredRun]:
     """Return the rows that fulfil all conditions of the option `--where`.
 
-    Runs without an attack must fulfil only the conditions on the seed, since every table needs these runs.
+    A row of a run without an attack only has to fulfil the conditions on the seed, since every table needs these
+    rows.
     """
     every = [row.cell for row in rows]
     fits = [(where.startswith("seed="), condition(where, SETTINGS, every)) for where in wheres]
@@ -80,13 +81,13 @@ def rendered(table: Standings, title: str, format_: str, width: int = 80, legend
     places = {
         line: str(place) for place, line in enumerate((x for x in table.lines if x.rank is not None), start=1)
     }
-    cells = [[places.get(line, "-"), *_cells(line)] for line in table.lines]
+    body = [[places.get(line, "-"), *_values(line)] for line in table.lines]
     note = f"{legend} {_about(table)}".strip()
     if format_ == "latex":
-        return latex(title, HEAD, cells, note)
+        return latex(title, HEAD, body, note)
     if format_ == "text":
-        return text_table(title, HEAD, cells, note, 3, width)
-    return markdown(title, HEAD, cells, note)
+        return text_table(title, HEAD, body, note, 3, width)
+    return markdown(title, HEAD, body, note)
 
 
 def shares_of(cases: Sequence[Case]) -> str:
@@ -119,7 +120,8 @@ def _about(table: Standings) -> str:
     return text
 
 
-def _cells(line: Standing) -> list[str]:
+def _values(line: Standing) -> list[str]:
+    """Return the values of a line as text, in the order of `HEAD` without the place."""
     return [
         line.name,
         "yes" if line.told else "no",

@@ -1,9 +1,11 @@
-"""The simulator of federated learning with an attack and a defence. All clients of a round are trained at once.
+"""The simulator of federated learning with an attack and a defence.
 
 A `Setting` says what to simulate. A `Simulation` carries it out, round by round::
 
     setting = Setting(federation=Federation(rounds=10), threat=Threat(AgrMinMax(), fraction=0.3))
     print(summary(list(Simulation(setting).run())))
+
+All clients of a round are trained at the same time, in one process.
 """
 
 from flanders.extras import needing

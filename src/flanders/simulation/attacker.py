@@ -1,6 +1,7 @@
 """The attacker of the simulator. It controls some clients and decides what they send.
 
-In each round, `Simulation` calls `begin` and `frozen` before the clients train, and `poison` after that.
+In each round, `Simulation` calls `begin` and `frozen` before the clients train, and `poison` after they have
+trained.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Turn:
     controlled: BoolVector
     """Which of `clients` the attacker controls. It sees their models even in rounds without an attack."""
     malicious: BoolVector
-    """Which of `clients` attack in this round: the controlled ones from round `Threat.start` on, none before it."""
+    """Which of `clients` attack in this round: from round `Threat.start` on all clients that the attacker controls,
+    and before that no client."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,10 @@ class Attacker:
         self._own = self._draw()
 
     def begin(self, number: int, clients: IntVector) -> Turn:
-        """Choose the clients to control in round `number`, and return which of the selected `clients` they are."""
+        """Return which of the selected `clients` the attacker controls in round `number`.
+
+        With `Threat.rotating`, the attacker first chooses new clients to control.
+        """
         if self.threat.rotating:
             self._own = self._draw()
         controlled = np.isin(clients, self._own)
@@ -117,11 +122,14 @@ class Attacker:
     ) -> Received:
         """Replace the models of malicious clients in `updates`, in place, and return what the server receives.
 
-        An omniscient attacker (`Threat.omniscient`) learns from `defense` which parameters the filter looks at. It
-        can also ask `defense` which model the server would compute from given malicious updates. `weights` are the
-        weights of the clients in the average. `rehearsal` holds models that were trained without poison, and a test
-        of the backdoor. Some attacks need them. In rounds without an attack, the attacker's clients send honest
-        models. If the server selected any of these clients, the attacker remembers what it sees in such a round.
+        In rounds without an attack, the attacker's clients send honest models. The attacker still remembers what it
+        sees in such a round, if the server has selected any of its clients.
+
+        Only an omniscient attacker (`Threat.omniscient`) uses `defense` and `weights`. From `defense` it learns
+        which parameters the filter looks at, and which model the server would compute from given malicious updates.
+        `weights` are the weights of the clients in the average.
+
+        Some attacks need a `rehearsal`: models that were trained without poison, and a test of the backdoor.
         """
         if not turn.controlled.any():
             return self._received(turn, updates, turn.malicious)
@@ -194,8 +202,9 @@ class Attacker:
         defense: Defense | None,
         weights: FloatVector | None,
     ) -> Callable[[Tensor], Tensor] | None:
-        """Return a function from malicious updates to the model that the server would compute from the whole round.
+        """Return a function that takes malicious updates and returns the model that the server would compute.
 
+        The server would compute the model from the malicious updates and those of the honest clients of the round.
         Return None if there is no defence. Also return None if the defence needs examples of the server, since the
         attacker does not have them.
         """
@@ -222,7 +231,7 @@ class Attacker:
 
 
 def watched_columns(defense: Defense | None, d: int, layers: Mapping[str, int]) -> IntVector:
-    """Return the parameters that a defence looks at. Some filters always look at the same few, others at all d."""
+    """Return the parameters that a defence looks at: the same few parameters in all rounds, or all d parameters."""
     columns = None if defense is None else defense.filter.visible_columns(defense.state, d, layers)
     return np.arange(d) if columns is None else columns
 

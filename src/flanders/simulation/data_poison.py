@@ -41,7 +41,7 @@ class DataPoison(ABC):
 
     @property
     def learns(self) -> bool:
-        """Whether `learn` is to be called before every round that has malicious clients."""
+        """Whether the simulator calls `learn` before every round that has malicious clients."""
         return False
 
     def prepare(self, x: Tensor, y: Tensor, scope: Scope) -> Tensor | None:
@@ -73,9 +73,9 @@ class DataPoison(ABC):
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
         """Return examples, the class that the attacker wants for each, and a mask of the examples that count.
 
-        `x` holds clean examples, and `y` their classes. If the poison has a trigger, the returned examples carry
-        it. The attack success is the share of counted examples that the model assigns to the wanted class. Return
-        None if the attacker wants no particular class.
+        With them, the test of the model measures the attack success: the share of counted examples that the model
+        assigns to the wanted class. `x` holds clean examples, and `y` their classes. If the poison has a trigger,
+        the returned examples carry the trigger. Return None if the attacker wants no particular class.
         """
         return None
 
@@ -106,6 +106,6 @@ class Poisoner:
 
 
 def check_class(caller: str, name: str, value: int, scope: Scope) -> None:
-    """Raise an error unless the data has a class with the number `value`."""
+    """Raise an error if the data have no class with the number `value`."""
     if value >= scope.num_classes:
         raise InputError(f"{caller}({name}={value}) needs a class from 0 to {scope.num_classes - 1}.")

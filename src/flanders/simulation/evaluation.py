@@ -29,7 +29,7 @@ The mask says which of the examples are tested.
 
 
 class Tested(NamedTuple):
-    """The results of a model in the test."""
+    """The results of one model in the test."""
 
     accuracy: float
     """The share of test examples that the model assigns to the right class."""
@@ -94,8 +94,8 @@ class Evaluator:
     ) -> tuple[list[float], float]:
         """Return a share for each tensor of `labels`, and the mean loss.
 
-        Each tensor has a class for each example. Its share is the share of examples that the model assigns to this
-        class. The loss is computed with the classes of the first tensor.
+        A tensor of `labels` has a class for each example. The share of this tensor is the share of examples that
+        the model assigns to their class in the tensor. The loss is computed with the classes of the first tensor.
         """
         parameters = self._layout.unflatten(model[None])
         stacked_buffers = {name: b[None] for name, b in buffers.items()}

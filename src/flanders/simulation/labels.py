@@ -100,7 +100,8 @@ class RandomLabels(DataPoison):
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
         """Give a wrong label to a share of the examples. They are the same examples in every round."""
-        chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)  # the keys >> 1: uniform, -2^62 to 2^62
+        drawn = keys(0, examples) >> 1  # uniform from -2^62 to 2^62
+        chosen = drawn.abs() < int(self.share * 2**62)
         away = (keys(1, examples) >> 1).abs() % (scope.num_classes - 1) + 1
         return x, torch.where(chosen, (y + away) % scope.num_classes, y)
 
@@ -152,7 +153,7 @@ class TargetedFlip(DataPoison):
         return x, torch.where(y == self.source, self.target, y)
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return the examples, `target` for each of them, and a mask: only examples of `source` count."""
+        """Return the examples, `target` for each of them, and a mask that is true for the examples of `source`."""
         self._check(scope)
         return x, torch.full_like(y, self.target), y == self.source
 

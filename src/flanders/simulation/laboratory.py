@@ -19,7 +19,8 @@ BATCH = 1000
 Run = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Tensor, Tensor], Tensor]
 """A function that runs a model. It takes parameters, buffers, a key for dropout and examples, and returns logits.
 
-It can run several models at once. Here it runs one: the arguments and the logits have a first axis of length 1."""
+It can run several models at the same time, one for each position on the first axis of its arguments. Here it runs
+one model, so the first axis of the arguments and of the logits has length 1."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from flanders.simulation.triggers import Backdoor
 BATCH = 64
 """The batch size with which `A3fl` trains a copy of the model to unlearn the patch, as in the authors' code."""
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 5e-4
-"""The learning rate, momentum and weight decay of this training, as in the authors' code."""
+"""The learning rate, momentum and weight decay with which `A3fl` trains this copy, as in the authors' code."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class A3fl(Backdoor):
     steps
         The number of steps of :math:`\delta` before each round. The authors' code takes 200.
     rate
-        How far each pixel of the patch moves in a step, as a share of the range of values in the data.
+        How much each pixel of the patch changes in a step, as a share of the range of values in the data.
     weight
         The factor :math:`\lambda_0`. The default is the value in the authors' code.
     unlearning
@@ -139,7 +139,7 @@ class A3fl(Backdoor):
 
 @dataclass(frozen=True)
 class DynamicFlip(DataPoison):
-    r"""Train on the wrong labels that the global model finds least likely, chosen anew in every round.
+    r"""Train on wrong labels: in every round, an example gets the wrong label that the model finds least likely.
 
     .. math:: y \mapsto \arg\min_{k \ne y} f_k(x; \theta)
 

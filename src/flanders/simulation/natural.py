@@ -1,6 +1,6 @@
-"""Backdoors without a patch. Malicious clients train on rare images with the label of another class.
+"""Backdoors without a patch. Malicious clients train on rare images of one class with the label of another class.
 
-The images themselves are not changed.
+The pixels of the images are not changed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from flanders.simulation.hashing import keys
 
 @dataclass(frozen=True)
 class NaturalBackdoor(DataPoison):
-    """The base class of both backdoors: teach the model to assign rare examples of one class to another class.
+    """The base class of the backdoors in this module, `EdgeCaseBackdoor` and `SemanticBackdoor`.
 
-    The attacker knows the rare examples of the class `source` in the training data. Malicious clients replace a
-    share of their own examples by these rare examples, and give them the label `target`. An honest client that has
-    a rare example trains on it with the right label.
+    They teach the model to assign the rare examples of one class to another class. The attacker knows the rare
+    examples of the class `source` in the training data. Malicious clients replace a share of their own examples by
+    these rare examples, and give them the label `target`. An honest client that has a rare example trains on it
+    with the right label.
     """
 
     source: int = 1
@@ -64,13 +65,14 @@ class NaturalBackdoor(DataPoison):
         An example is replaced by the same rare example in every round.
         """
         collected = self._known(scope)[1:]
-        chosen = (keys(0, examples) >> 1).abs() < int(self.share * 2**62)  # the keys >> 1: uniform, -2^62 to 2^62
+        number = keys(0, examples) >> 1  # uniform from -2^62 to 2^62
+        chosen = number.abs() < int(self.share * 2**62)
         drawn = collected[(keys(3, examples) >> 1).abs() % len(collected)]
         where = chosen.view(*chosen.shape, *[1] * (x.ndim - 2))
         return torch.where(where, drawn, x), torch.where(chosen, self.target, y)
 
     def aim(self, x: Tensor, y: Tensor, scope: Scope) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return the examples, `target` for each, and a mask: only rare examples of the source class count."""
+        """Return the examples, `target` for each, and a mask of those that count: rare ones of the source class."""
         own = torch.nonzero(y == self.source)[:, 0]
         counts = torch.zeros_like(y, dtype=torch.bool)
         if len(own):
@@ -96,10 +98,10 @@ class EdgeCaseBackdoor(NaturalBackdoor):
               \|x - \bar x_{\text{source}}\|
 
     :math:`\bar x_{\text{source}}` is the mean image of the class. Few honest clients have such unusual images, so
-    honest training hardly undoes the backdoor. The attack success is the share of such test images that the model
-    assigns to the target class. The paper takes unusual images from other collections, e.g. planes of one airline.
-    Here the unusual images are those images of the dataset that are farthest from the mean of their class. Combine
-    this poison with the attack `model-replacement` to scale up what malicious clients send.
+    honest training hardly undoes the backdoor. The attack success is the share of the unusual test images of the
+    class that the model assigns to the target class. The paper takes unusual images from other collections, e.g.
+    planes of one airline. Here the unusual images are those images of the dataset that are farthest from the mean
+    of their class. Combine this poison with the attack `model-replacement` to scale up what malicious clients send.
 
     Parameters
     ----------
@@ -136,11 +138,11 @@ class SemanticBackdoor(NaturalBackdoor):
     .. math:: y \mapsto \text{target} \quad \text{for the share } p \text{ of the source class with the strongest
               feature}
 
-    In colour images, the feature is how much the green channel exceeds the mean of red and blue, like the green
-    cars of the paper. In other data, the feature is a high mean value, which bold digits have. No pixel is changed.
-    The attack success is the share of test images with the feature that the model assigns to the target class.
-    Combine this poison with the attack `model-replacement` to scale up what malicious clients send, as the paper
-    does.
+    In the paper, the feature is that a car is green. Here the feature of a colour image is the mean of its green
+    channel, minus the mean of its red and blue channels. The feature of other examples is their mean value, which
+    is high for bold digits. No pixel is changed. The attack success is the share of test images with the feature
+    that the model assigns to the target class. Combine this poison with the attack `model-replacement` to scale up
+    what malicious clients send, as the paper does.
 
     Parameters
     ----------

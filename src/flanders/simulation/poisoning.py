@@ -1,7 +1,7 @@
 """The table `DATA_POISONS`: all data poisons, by the names that specs use.
 
-A data poison changes the examples that malicious clients train on. Some data poisons
-give these examples wrong labels. Others teach the model a backdoor.
+A data poison changes the examples that malicious clients train on. Some data poisons give these examples wrong
+labels. Other data poisons teach the model a backdoor.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ BATCH = 2000
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """A function from a model to its class probabilities on random inputs."""
+    """A function that takes a model and returns its class probabilities on random inputs."""
 
     _run: Stackable
     _layout: Layout

@@ -14,7 +14,7 @@ from flanders.simulation.world import World
 
 
 class Resumable(Protocol):
-    """What the functions of this module need of a simulation."""
+    """The attributes of a simulation that the functions of this module use."""
 
     world: World
     attacker: Attacker

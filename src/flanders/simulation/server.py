@@ -28,7 +28,9 @@ BATCH = 1000
 
 
 def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[IntVector, IntVector]:
-    """Draw `count` training examples for the server. Return their row numbers and all other row numbers, sorted.
+    """Draw `count` training examples for the server. Return their row numbers, and those of all other examples.
+
+    The row numbers are in rising order.
 
     >>> hold_out(np.zeros(4), 0, np.random.default_rng(0))
     (array([], dtype=int64), array([0, 1, 2, 3]))
@@ -43,7 +45,10 @@ def hold_out(labels: IntVector, count: int, rng: np.random.Generator) -> tuple[I
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """A function from a model to its losses on the server's examples, and to the gradient of their mean."""
+    """A function that takes a model and returns its losses on the server's examples.
+
+    The method `gradient` returns the gradient of the mean of these losses.
+    """
 
     _losses: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     _buffers: Mapping[str, Tensor]
@@ -74,7 +79,8 @@ class ServerExamples:
     training
         How the clients train. The server uses the same optimizer, learning rate, momentum and batch size.
     steps
-        About how many batches the server trains on in a round.
+        How many batches the server trains on in a round. The server trains for whole epochs, so the number is
+        rounded.
     """
 
     def __init__(self, module: nn.Module, x: Tensor, y: Tensor, training: Training, steps: int) -> None:
@@ -87,7 +93,7 @@ class ServerExamples:
         self._trainer = Trainer(module, data, own, chunk=1)
 
     def evaluate(self, buffers: Mapping[str, Tensor]) -> Losses:
-        """Return a function from a model with these buffers to its losses on the server's examples."""
+        """Return a function that takes a model and returns its losses. `buffers` are the buffers of the model."""
         return Losses(self._losses, {name: b[None] for name, b in buffers.items()})
 
     def _losses(self, model: Tensor, buffers: Mapping[str, Tensor]) -> Tensor:

@@ -1,6 +1,6 @@
 """The class `Setting`, which says what to simulate, and the classes of its parts.
 
-A spec is a TOML file that describes experiments. Its keys are the names of the fields of these classes.
+A spec is a TOML file that describes runs. The keys in a spec are the names of the fields of these classes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from flanders.simulation.poisoning import DataPoison
 from flanders.simulation.training.options import Training
 
 ROLES = ("data", "init", "clients", "training", "attack", "attacker", "filter", "aggregator", "server")
-"""The roles of random numbers in a run. A role is what the numbers are used for, e.g. "init": the initial model.
+"""The roles of random numbers in a run. A role is what the numbers are used for: "init" is for the initial model.
 
-Each role has a random generator of its own. So a change in one role does not change the random numbers of another.
+Each role has a random generator of its own. So if more numbers are drawn for one role, the numbers of all other
+roles stay the same.
 """
 
 
@@ -219,7 +220,7 @@ class Setting:
             )
         if self.filter.needs_examples and self.server.examples == 0:
             raise InputError(
-                f"The filter {self.filter} needs examples of the server's own, but the server has none. "
+                f"The filter {self.filter} needs examples that the server holds, but the server has none. "
                 "Set `server.examples`, e.g. to 100."
             )
         for name, aggregator in (("aggregator", self.aggregator), ("fallback", self.fallback)):

@@ -30,7 +30,8 @@ from flanders.simulation.training.trainer import ClientTrainer, exact
 from flanders.simulation.world import World
 
 FORMAT = 2
-"""The version of the saved state. It rises when the content of the state changes. Other versions are refused."""
+"""The version of the saved state. It rises when the content of the state changes. A state of another version is
+refused."""
 
 
 class Simulation:
@@ -44,12 +45,13 @@ class Simulation:
         Data to use in place of the dataset that the setting names. `flanders.data.from_arrays` makes a dataset from
         arrays.
     trainer
-        Trains the clients of a round. Default: a `Trainer`, which trains all of them at once in this process.
+        Trains the clients of a round. Default: a `Trainer`, which trains all of them at the same time in this
+        process.
     attacker
         Controls the malicious clients. Default: an `Attacker` with the `threat` of the setting.
     callbacks
-        Objects with `on_round(record)`, e.g. of `flanders.callbacks`, or functions. Each is called after every
-        round.
+        Objects with a method `on_round(record)`, e.g. those of `flanders.callbacks`, or functions that take a
+        record. Each is called after every round.
 
     Examples
     --------
@@ -160,9 +162,9 @@ class Simulation:
         return replace(record, **tested._asdict())
 
     def _rehearse(self, turn: Turn) -> Rehearsal | None:
-        """Return models that the attacker's clients train on unpoisoned data, and a test of the backdoor.
+        """Let the attacker's clients train on unpoisoned data. Return their models, and a test of the backdoor.
 
-        Return None if the attack needs neither, or if there is no backdoor to test.
+        Return None if the attack needs no rehearsal, or if there is no backdoor to test.
         """
         attack, world, own = self.setting.threat.attack, self.world, turn.clients[turn.controlled]
         if attack is None or not attack.needs_rehearsal or not turn.malicious.any():
@@ -232,9 +234,9 @@ def averaged(
 ) -> dict[str, Tensor]:
     """Return the weighted average of the kept clients' buffers.
 
-    `before` has the buffers of the global model, and `after` those of all clients after training. If a client's
-    buffer is not finite, the average of this buffer leaves the client out. The differences from `before` are
-    averaged. So a value that no client changed stays exactly the same.
+    `before` has the buffers of the global model, and `after` the buffers of all clients after training. If a
+    client's buffer is not finite, the client is left out of the average of this buffer. The differences from
+    `before` are averaged, not the values. So a value that no client has changed stays exactly the same.
     """
     if kept.size == 0:
         return dict(before)

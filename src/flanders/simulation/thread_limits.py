@@ -19,7 +19,7 @@ def num_threads() -> int:
 
 @contextlib.contextmanager
 def computing_with(threads: int) -> Iterator[None]:
-    """Compute with this number of threads inside the block, in PyTorch and in NumPy's linear algebra."""
+    """Compute with this number of threads inside the `with` block, in PyTorch and in NumPy's linear algebra."""
     before = num_threads()
     with threadpool_limits(limits=threads):
         torch.set_num_threads(threads)
@@ -30,10 +30,10 @@ def computing_with(threads: int) -> Iterator[None]:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Limit NumPy's linear algebra to one thread inside the block.
+    """Limit NumPy's linear algebra to one thread inside the `with` block.
 
-    PyTorch's threads keep the cores busy for a while after their work. More threads of NumPy would wait for these
-    cores. For products of small matrices, they wait tens of times longer than they compute.
+    PyTorch's threads keep the cores busy for a while after their work. If NumPy used several threads, they would
+    wait for these cores. For products of small matrices, they wait tens of times longer than they compute.
     """
     global _libraries
     if _libraries is None:

@@ -165,7 +165,7 @@ class Dba(Backdoor):
 
 @dataclass(frozen=True)
 class BlendedBackdoor(Backdoor):
-    r"""Teach the model to assign every image that is blended with a fixed pattern to the target class.
+    r"""Teach the model to assign an image to the target class if the image is blended with a fixed pattern.
 
     The trigger covers the whole image: image x becomes :math:`(1 - \alpha) x + \alpha h p`. Here h is the largest
     value in the data, and p is a random pattern of numbers from 0 to 1. A defence that looks for patches does not

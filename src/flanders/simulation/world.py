@@ -1,6 +1,6 @@
-"""The class `World`: what a simulation has before its first round.
+"""The class `World`: what a simulation makes before its first round.
 
-These are the clients' data, the initial model, and the test of the model.
+A world holds the clients' data, the initial model, and the test of the model. `Simulation` uses it in every round.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class World:
     def learn(self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector) -> None:
         """Let the data poison learn from the global model and the examples of these malicious clients.
 
-        The result is written into the tensor `scope.learned`, not into a new tensor. On a GPU, training steps are
-        recorded once and then replayed. The recordings read the memory of this tensor.
+        The result is written into the tensor `scope.learned`, not into a new tensor. The reason: on a GPU, training
+        steps are recorded once and then replayed. The recordings read the memory of this tensor.
         """
         if self.poisoner is None or not self.poisoner.poison.learns or clients.size == 0:
             return
@@ -137,7 +137,7 @@ class World:
     def attack_test(
         self, model: Tensor, buffers: Mapping[str, Tensor], clients: IntVector
     ) -> Callable[[Tensor], float] | None:
-        """Return a function from a model to its attack success on examples of these clients.
+        """Return a function that takes a model and returns its attack success on examples of these clients.
 
         The attack success is the share of examples that the model assigns to the class that the attacker wants.
         Return None if there is no data poison, or if the attacker wants no particular class.
@@ -164,7 +164,10 @@ class World:
         return Attacker(threat, count, self.setting.streams(), layers=self.layers)
 
     def outputs(self, buffers: Mapping[str, Tensor]) -> Outputs:
-        """Return a function from a model with these buffers to its class probabilities on random inputs."""
+        """Return a function that takes a model and returns its class probabilities on random inputs.
+
+        `buffers` are the buffers of the model.
+        """
         return Outputs(self._run, self.layout, self.input_shape, {name: b[None] for name, b in buffers.items()})
 
     def select_clients(self) -> IntVector:

@@ -85,7 +85,6 @@ STUDIES = {
         ),
     )
 }
-
 """The studies that compare the results of runs, by their names. Most of them are about the filter `flanders`."""
 
 QUESTIONS = {PREDICTABILITY.name: PREDICTABILITY, **STUDIES}

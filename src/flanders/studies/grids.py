@@ -36,11 +36,11 @@ CHANGES_BY_DATASET: dict[str, tuple[str, ...]] = {
         "training.momentum=0.9",
     ),
 }
-"""The changes to a study's spec for each dataset of the FLANDERS paper: the model, the number of clients and the
-training that the paper uses with it."""
+"""The changes to a study's spec for each dataset of the FLANDERS paper. They set the model, the number of clients
+and the training to those of the paper."""
 FIXED_STUDIES, CHANGES_OF_FIXED_STUDIES = ("fldetector",), ("federation.num_clients=100",)
-"""Studies whose training and number of rounds are part of the question, and the changes to their specs for another
-dataset: only the number of clients is changed."""
+"""Studies that ask about a certain training and a certain number of rounds. So for another dataset than `digits`,
+only the number of clients in their specs is changed."""
 
 
 def runs_of(

@@ -1,8 +1,8 @@
-r"""Probabilities of how many malicious clients a round has, if the server draws the clients of a round at random.
+r"""Probabilities that a round has a certain number of malicious clients. `docs/studies.md` uses them.
 
-The server draws m of K clients. b of the K clients are malicious. The number X of malicious clients in the round
-has a hypergeometric distribution: :math:`\Pr(X = x) = \binom{b}{x} \binom{K-b}{m-x} / \binom{K}{m}`. In the
-functions, K is `clients`, b is `malicious` and m is `selected`.
+The server draws the clients of a round at random: m of K clients. Of all K clients, b are malicious. The number X
+of malicious clients in the round has a hypergeometric distribution: :math:`\Pr(X = x) = \binom{b}{x}
+\binom{K-b}{m-x} / \binom{K}{m}`. In the functions, K is `clients`, b is `malicious` and m is `selected`.
 
 References
 ----------

@@ -1,8 +1,9 @@
-"""Three estimators of the mutual information between two series of numbers, for many pairs of series at once.
+"""Three estimators of the mutual information between two series of numbers, for the study `predictability`.
 
-All estimators take `x` and `y` of shape `(..., n)` and use the n pairs of numbers along the last axis. The result
-is in nats, the unit of information for natural logarithms. The estimators use ranks or standardised values, so the
-scale of the series does not matter. If a series is constant, the result is 0.
+They work on many pairs of series at the same time. All estimators take `x` and `y` of shape `(..., n)` and use the
+n pairs of numbers along the last axis. The result is in nats, the unit of information for natural logarithms. The
+estimators use ranks or standardised values, so the scale of the series does not matter. If a series is constant,
+the result is 0.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FEW = 500
 """Up to this number of points, all points are compared with each other to find neighbours. For more points, this
 would take longer than searching in a tree."""
 BLOCK = 2_000_000
-"""At most about this many comparisons of two points are made at once, to limit the memory."""
+"""At most about this many comparisons of two points are in memory at the same time, to save memory."""
 
 
 def gaussian_copula(x: ArrayLike, y: ArrayLike) -> Floats:
@@ -64,9 +65,9 @@ def kraskov(x: ArrayLike, y: ArrayLike) -> Floats:
 
     Each of the n pairs (x, y) is a point, and k is `NEIGHBOURS`. Distances are in the maximum norm, and
     :math:`\psi` is the digamma function. For each point, :math:`n_x` counts the other points whose distance in x
-    alone is smaller than the distance to the k-th neighbour. :math:`n_y` counts those whose distance in y alone is
-    smaller. The brackets are the mean over all points. Equal values would make the counts wrong. So a little noise
-    is added, far below the scale of the data, as the authors advise.
+    alone is smaller than the distance to the k-th neighbour. :math:`n_y` counts the other points whose distance in
+    y alone is smaller than this distance. The brackets are the mean over all points. Equal values would make the
+    counts wrong. So noise is added to the values, far below the scale of the data, as the authors advise.
 
     References
     ----------
@@ -124,7 +125,10 @@ ESTIMATORS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {
 
 
 def _entropy(counts: NDArray[np.int64]) -> float:
-    """Return the entropy of n counted values, plus the correction (number of non-zero counts - 1) / 2n."""
+    """Return the entropy of n counted values, plus the Miller-Madow correction.
+
+    The correction is the number of non-zero counts, minus 1, divided by 2n.
+    """
     seen = counts[counts > 0]
     share = seen / seen.sum()
     return float(-np.sum(share * np.log(share)) + (seen.size - 1) / (2 * seen.sum()))

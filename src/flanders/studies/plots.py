@@ -47,7 +47,7 @@ def along_axis(study: GridStudy, rows: Sequence[Row]) -> Figure:
                 _lines(ax, under_attack, points, metric, styles)
             axes[0, column].set_title(attack)
             axes[1, column].set_xticks(range(len(points)), points, rotation=90 if _long(points) else 0)
-        # In the other studies a filter drops as many clients as are malicious. So recall equals precision.
+        # In all studies but `fldetector`, filters drop as many clients as are malicious: recall equals precision.
         axes[0, 0].set_ylabel("AUC of the scores" if detection == "auc" else "Recall (= precision)")
         axes[1, 0].set_ylabel("Final accuracy")
         figure.supxlabel(study.label, fontsize=8)

@@ -37,12 +37,13 @@ from flanders.studies.significance import compare_means
 from flanders.studies.trajectories import Trajectories, follow
 
 PUBLISHED = {"gauss": 5.67e-38, "lie": 8.33e-5, "opt": 6.70e-18, "agr-min-max": 4.20e-12}
-"""The paper's p-value for each attack on MNIST (its table tab:t-test)."""
+"""The p-value that the paper prints for each attack on MNIST, in its table of t-tests."""
 COORDINATES = 10_000
 """How many parameters are drawn at random for the slow estimates, to limit their time. The slow estimates are those
 of `kraskov` and of `"time"`."""
 ROUNDS = 4
-"""The fewest rounds of a run. They make three pairs of consecutive rounds, the fewest that an estimate needs."""
+"""The fewest rounds that a run may have. Four rounds have three pairs of consecutive rounds, as an estimate
+needs."""
 FORECAST = "forecast-error"
 """The name of the forecast error in a `Key`, in place of the name of an estimator."""
 Key = tuple[str, str, str]

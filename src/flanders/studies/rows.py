@@ -1,6 +1,7 @@
 """The results of a study as a table, with a row for each setting, e.g. for each filter under each attack.
 
-A study varies some keys of the spec. The values that a run has for these keys, in words, are its point.
+A study varies some keys of the spec. A run has a value for each of these keys. The text with these values, e.g.
+"cosine, centred", is called the point of the run.
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ def compare_means(
 ) -> Comparison:
     """Compare the means of two series of equal length whose neighbouring values may be correlated.
 
-    The bootstrap draws new series from the differences between the two series, `resamples` times. It draws blocks
-    of `block` neighbours, which keeps the correlation within a block. A block that reaches the end continues at the
-    beginning. The p-value is the share of new series whose mean is at least twice the observed mean. Such a mean is
-    as far above the observed mean as the observed mean is above zero.
+    The bootstrap works on the differences between the two series. It makes `resamples` new series from random
+    blocks of `block` neighbouring differences. So the correlation within a block is kept. A block that reaches the
+    end continues at the beginning. The p-value is the share of new series whose mean is at least twice
+    the observed mean. Such a mean is as far above the observed mean as the observed mean is above zero.
 
     References
     ----------

@@ -1,7 +1,7 @@
 """`follow`, which records the models that one honest and one malicious client send in each round of a simulation.
 
-In the simulation, a filter that knows the malicious clients drops them, so the global model is not poisoned. This
-is the setting of Section 4.2 of the FLANDERS paper. The predictability study uses this module.
+The study `predictability` uses this module. The simulation is the one of Section 4.2 of the FLANDERS paper: a
+filter that knows the malicious clients drops them, so the global model is not poisoned.
 """
 
 from __future__ import annotations
