@@ -35,7 +35,7 @@ Nodes = Mapping[ClientId, AskedClient]
 def filter_line(filter: Filter[Any]) -> str:
     """Describe a filter in one line: its class, the parameters that differ from the defaults, and what it does.
 
-    What it does is the first paragraph of its docstring.
+    The last part is the first paragraph of the filter's docstring.
 
     Examples
     --------

@@ -53,10 +53,10 @@ class RoundWeights:
         self.values = np.array(capped[0][0]) if capped else np.ones(len(answers))
 
     def limit_newcomers(self, kept: IntVector, known: Collection[ClientId]) -> bool:
-        """Lower the weights of kept newcomers if they are too large. Return whether kept replies may be aggregated.
+        """Lower the weights of kept newcomers if they are too large. Return False if nothing may be aggregated.
 
-        `known` are the clients whose last reply was kept. All other clients are newcomers. The kept replies may not
-        be aggregated if all of them come from newcomers although enough known clients have sent replies.
+        `known` are the clients whose last reply was kept. All other clients are newcomers. Nothing may be
+        aggregated if enough known clients have sent replies, but the filter has kept only newcomers.
         """
         is_known = np.array([answer.client in known for answer in self.answers])
         is_kept = np.isin(np.arange(len(self.answers)), kept)
