@@ -47,9 +47,9 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
 def capped_at_median(claims: Sequence[float], times: float | None) -> list[float]:
     """Return the claimed weights of a round. A weight above the limit is lowered to the limit.
 
-    The limit is the median of the claimed weights, multiplied by `times`. If `times` is None, there is no limit.
-    For an even number of claims, the median is the lower of the two middle claims. So in a round of two clients,
-    the larger claim cannot raise the limit.
+    The limit is the median of the claimed weights, multiplied by `times`. If `times` is None, there is no limit. If
+    the number of claims is even, two claims are in the middle, and the median is the lower one. So in a round of
+    two clients, the larger claim cannot raise the limit.
 
     Examples
     --------
