@@ -19,7 +19,8 @@ from flanders.results.tree import flatten
 BATCH = 100_000
 """How many rows are in memory at a time. These rows take about 100 MB."""
 RUN = ("id", "status", "created", "finished", "error", "versions")
-"""The columns of the table `run` that are exported, besides the spec, which describes the run."""
+"""The columns of the table `run` that are exported as they are. The spec, which describes a run, is exported with a
+column for each of its keys."""
 ROUND = {"run": "string", **{column.name: column.kind for column in ROUND_COLUMNS}}
 """The columns of the export of rounds, and their types."""
 CLIENT = {"run": "string", "round": "int64", **{column.name: column.kind for column in CLIENT_COLUMNS}}

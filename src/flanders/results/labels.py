@@ -110,8 +110,8 @@ def relative_counts(flats: Sequence[Table]) -> list[Table]:
     """Return flat specs with the words `m-b` and `b` in place of numbers of clients (see `COUNT_WORDS`).
 
     Let m be the number of clients in a round, and b the number of malicious clients among them. A value of `keep`
-    is replaced only if it is m - b in all runs with this value. A value of `num_malicious` is replaced only if it
-    is b in all runs with this value.
+    is replaced by `m-b` if it equals m - b in every run that has this value. A value of `num_malicious` is replaced
+    by `b` if it equals b in every run that has this value.
     """
 
     def follows(key: str, flat: Table) -> bool:

@@ -21,8 +21,9 @@ __all__ = ["FLOWER", "SIMULATOR", "Options", "RunSpec"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out. Options change the results by rounding errors at most. So a run's id does not
-    depend on them.
+    """How a run is carried out. Options change the results by rounding errors at most.
+
+    So the id of a run does not depend on its options.
 
     Parameters
     ----------
