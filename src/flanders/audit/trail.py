@@ -77,8 +77,10 @@ class AuditTrail:
         """Begin or continue the trail with an entry of the kind `start`, which holds `fields`.
 
         `known` is the head of the last entry that the caller remembers. Return the entries after this entry. If
-        `known` is None, return no entries. Raise an `InputError` if the trail has entries but not the entry
-        `known`, if the trail is damaged, or if another process writes to it.
+        `known` is None, return no entries.
+
+        Raise an `InputError` if the entry `known` is missing in a trail that has other entries, if the trail is
+        damaged, or if another process writes to it.
         """
         if self._file is not None:
             return []
