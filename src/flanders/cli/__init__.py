@@ -23,7 +23,7 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # warnings are in the results file
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # the results file has the warnings of rounds
     try:
         options = make_parser().parse_args(arguments)
         command: Command = options.command
