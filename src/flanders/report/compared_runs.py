@@ -107,9 +107,9 @@ class ComparedRuns:
         return f"{names or 'attack'} {flat[FRACTION]:.0%}" if FRACTION in flat else names or "attack"
 
     def setting(self, i: int) -> str:
-        """Return as text the values of run `i` in which runs differ, except attack, defence and seed.
+        """Return as text the values of run `i` in which runs differ, e.g. `alpha 0.5`.
 
-        For example, `alpha 0.5`.
+        Attack, defence and seed are left out.
         """
         return " · ".join(self._detail(key, value) for key, value in self.other_details(i) if key != SEED)
 
@@ -124,8 +124,8 @@ class ComparedRuns:
     def settings(self) -> list[list[int]]:
         """Return groups of runs. The runs of a group differ only in their defence and seed.
 
-        A group is left out if one of its runs is the attack-free `twin` of a run with an attack: the figures of the
-        attacked run show its twin, too. If this would leave out every group, all groups are returned.
+        A group is left out if one of its runs is the attack-free `twin` of a run with an attack. The figures of the
+        run with the attack show the twin, too. If no group is left, all groups are returned.
         """
         groups: dict[str, list[int]] = defaultdict(list)
         for i, flat in enumerate(self.flat):
@@ -138,7 +138,7 @@ class ComparedRuns:
     def twin(self, i: int) -> int | None:
         """Return the attack-free run that is most similar to run `i` and has the same dataset and model.
 
-        None if there is no such run.
+        Return None if there is no such run.
         """
         key = self._without(i, (THREAT,))
         if key not in self._twins:
@@ -159,8 +159,9 @@ class ComparedRuns:
     def _distance(self, i: int, j: int) -> tuple[int, int, bool]:
         """Return how much run `j` differs from run `i`, as a tuple. Smaller tuples mean more similar runs.
 
-        The first number counts the different values outside of attack and defence. The second number counts the
-        different values of the defence. The last entry tells whether run `j` has a filter.
+        Runs are compared by the first number, then by the second, then by the last entry. The first number counts
+        the values that differ outside of attack and defence. The second number counts the values of the defence
+        that differ. The last entry tells whether run `j` has a filter: a run without one is more similar.
         """
         first, second = self.flat[i], self.flat[j]
         differing = [section_of(k) for k in first.keys() | second.keys() if first.get(k) != second.get(k)]

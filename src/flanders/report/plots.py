@@ -49,9 +49,9 @@ SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO)
 DASHES: Sequence[Any] = (
     "-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5, 1.5, 1.5))
 )  # fmt: skip
-"""The styles of lines. With five styles and seven colours, 35 lines differ from each other."""
+"""The styles of lines. Five styles and seven colours make 35 lines that differ from each other."""
 FATE_MARKERS = {Fate.REFUSED: "x", Fate.BANNED: "s", Fate.SILENT: "$○$"}
-"""The markers of clients without a score: no reply came, or the reply could not be used."""
+"""The markers of clients that were not asked, did not reply, or sent a reply that could not be used."""
 PHASE_COLORS = (SKY, VERMILLION, BLUE, GREEN, ORANGE, PURPLE, GREY)
 STYLE: Any = {
     "font.size": 8,
