@@ -129,7 +129,7 @@ class _Reading:
         if first > self.oldest:
             self.breach(f"entries {self.oldest} to {first - 1} are missing at the start")
         elif first > 1:
-            self.note(f"entries 1 to {first - 1} were removed by rotation")
+            self.note(f"entries 1 to {first - 1} were removed, since the trail had too many files")
         for head in sorted(self.expected, key=lambda head: head.entry):
             if head.entry > last:
                 self.breach(f"rolled back: entry {head.entry} was written, but the trail ends at {last}")

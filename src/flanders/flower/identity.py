@@ -1,4 +1,4 @@
-"""Functions that find out which client is on each node to which the server sends a message.
+"""Functions that find out which client is on a node.
 
 The server identifies a client by the node to which it sends the message, never by anything that a reply claims. In
 Flower, a SuperNode is the process of a node. The SuperLink is the process that passes messages between the server
@@ -47,7 +47,7 @@ Identify = Callable[[Node], ClientId]
 
 
 def by_key(node: Node) -> ClientId:
-    """Return a name that is made from the public key of a node, or from the node id if there is no key.
+    """Name the client on a node by the public key of the node, or by the node id if there is no key.
 
     With node authentication, a node has the same key after a restart of its SuperNode or of the SuperLink. Without
     node authentication, a SuperNode gets a new key and a new node id whenever it starts.

@@ -210,7 +210,7 @@ def check_unscored(sorted_replies: SortedReplies, model: ModelArrays, before: Ma
 
 
 def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
-    """Return the arrays of a reply. Raise `BadReply` if they were not stored, or if their names are wrong."""
+    """Return the arrays of a reply. Raise `BadReply` if the server did not store them, or if a name is wrong."""
     records = [record for record in message.content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")

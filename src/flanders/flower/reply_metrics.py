@@ -112,8 +112,8 @@ def align_records(messages: Sequence[Message]) -> list[str]:
     chosen = {}
     for (key, length), count in sorted(counts.items(), key=lambda item: (item[0][1] < 0, item[1], item[0])):
         if count >= fewest:
-            # A metric may have different lengths in different replies. The loop comes last to the length that is
-            # chosen: -1, which stands for a single number, or else the commonest length.
+            # A metric may have different lengths in different replies. The loop goes through them in this order:
+            # rare lengths, common lengths, and -1, which stands for a single number. The last one is chosen.
             chosen[key] = length
     pairs = list(zip(all_metrics, all_lengths, strict=True))
     medians = {

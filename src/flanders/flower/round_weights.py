@@ -16,7 +16,7 @@ from flanders.flower.weight_limits import WeightLimits, largest_share
 from flanders.round import ClientId
 
 TOO_MUCH = 0.5
-"""If one reply has more than this share of the weight, it outweighs all others together, and there is an alarm."""
+"""There is an alarm if one reply has more than this share of the weight: more than all other replies together."""
 FEWEST = 3
 """With fewer replies there is no such alarm: one of two replies always has at least half of the weight."""
 
@@ -76,7 +76,7 @@ class RoundWeights:
         return factor > 0
 
     def prepare(self, kept: IntVector) -> None:
-        """Give the kept replies the same metrics, and add an alarm if one of them outweighs all others."""
+        """Give the kept replies the same metrics, and add an alarm if one reply outweighs all the other ones."""
         messages = [self.answers[row].message for row in kept]
         self.sorted_replies.notes += align_records(messages)
         share = largest_share(self.values[kept])

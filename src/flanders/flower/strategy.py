@@ -85,7 +85,7 @@ class FilteredStrategy(Strategy):
         aggregated. Use this if only a few of your models fit into memory. Default: the filter sees whole models.
     unscored
         A function that takes the name of a float array and returns True if the filter should not look at the array.
-        Such arrays are aggregated all the same. The filter never looks at integer arrays. Default: the function
+        Such arrays are still aggregated. The filter never looks at integer arrays. Default: the function
         returns True for the buffers of batch normalisation.
     identify
         A function that takes the `NodeInfo` of a node and returns the name of its client. No two clients may have

@@ -1,7 +1,7 @@
 """Checks of unscored arrays: those that the filter does not look at.
 
-They are the buffers of batch normalisation, and integers. Unscored arrays are aggregated all the same, so an
-attacker could ruin the model with them. The checks refuse replies in which such an array has extreme values.
+The unscored arrays are the buffers of batch normalisation, and integers. They are aggregated, too, so an attacker
+could ruin the model with them. The checks refuse replies in which such an array has extreme values.
 """
 
 from __future__ import annotations

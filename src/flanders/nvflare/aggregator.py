@@ -152,8 +152,8 @@ class FilteredAggregator(ModelAggregator):
     def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
         """Check the reply of a client, and return whether it can be used.
 
-        Workflows that pass a reply as a `Shareable`, such as `ScatterAndGather`, call this method. `FedAvg` calls
-        `accept_model`.
+        Some workflows of NVFLARE, such as `ScatterAndGather`, call this method and pass a `Shareable`. `FedAvg`
+        calls `accept_model` and passes an `FLModel`.
         """
         self.fl_ctx = fl_ctx
         # NVFLARE has authenticated this name. A name in the reply itself could be false.

@@ -244,7 +244,7 @@ def without_shared_part(defences: Sequence[str]) -> list[str]:
 
 
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
-    """Return the keys of the defence in which runs of the same row and seed differ, except names."""
+    """Return the parameters of the defence, as keys, in which runs of the same row and seed differ."""
     groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
     for row, flat in zip(rows, flats, strict=True):
         groups[row, flat.get(SEED)].append(flat)

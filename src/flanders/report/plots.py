@@ -88,7 +88,7 @@ FIGURES = ("accuracy", "scores_heatmap", "score_distributions", "precision_recal
 def draw_figures(
     compared: ComparedRuns, group: Sequence[int], only: Sequence[str] = FIGURES
 ) -> Iterator[tuple[str, Figure]]:
-    """Draw figures of one setting, and yield the name of each figure and the figure.
+    """Draw figures of one setting, and yield each figure with its name.
 
     `group` has the runs with this setting, as positions in `compared.runs`. `only` has the names of the figures.
     """

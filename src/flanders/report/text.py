@@ -1,6 +1,6 @@
 """Prints results as tables or as JSON, for example for `flanders show`.
 
-In a terminal, the package `rich` draws the tables if it is installed. Otherwise they are plain text.
+In a terminal, the package `rich` draws the tables if it is installed. Otherwise the tables are plain text.
 """
 
 from __future__ import annotations

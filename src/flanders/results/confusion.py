@@ -90,8 +90,8 @@ def area_under_curve(rounds: Iterable[tuple[NDArray[np.bool_], FloatVector]]) ->
     """Return the area under the ROC curve: how often a malicious client has a higher score than an honest one.
 
     Each round is given as two arrays: which clients are malicious, and the scores of the clients. Only clients of
-    the same round are compared, since scores of different rounds are not comparable. Equal scores count half.
-    Clients without a score (NaN) are left out. The result is NaN if there is nothing to compare.
+    the same round are compared, since scores of different rounds are not comparable. A pair of clients with equal
+    scores counts half. Clients without a score (NaN) are left out. The result is NaN if there is no pair.
 
     Examples
     --------

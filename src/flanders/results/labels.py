@@ -26,8 +26,8 @@ from flanders.results.spec_keys import (
 from flanders.results.tree import Table
 
 COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
-"""Two parameters that are numbers of clients, and the word that a spec may have in place of each number. `b` is the
-number of malicious clients in a round, and `m-b` is the number of all other clients in it."""
+"""Two parameters whose values are numbers of clients. A spec may have a word in place of such a number: `b` stands
+for the number of malicious clients in a round, and `m-b` for the number of all other clients in it."""
 
 
 def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:

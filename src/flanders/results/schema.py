@@ -1,7 +1,7 @@
 """The results file, an SQLite file: its tables, how it is opened, and how its errors are explained.
 
-The tables `round` and `client` have a column for every field of `RoundRecord` and `ClientRecord`, which say what
-happened in a round and to a client (see `flanders.results.record_columns`).
+The module `flanders.results.record_columns` has the columns of the tables `round` and `client`. They say what
+happened in each round, and to each client.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ LABEL_KEYS = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")
 THREAT = "threat"
 """The section of a spec that describes the attack."""
 DEFENCE = ("filter", "aggregator", "fallback", "informed")
-"""The sections of a spec that describe the defence."""
+"""The sections of a spec that describe the defence. `informed` says whether the aggregator is told the number of
+malicious clients."""
 
 
 def section_of(key: str) -> str:
@@ -56,6 +57,7 @@ def owners_of(key: str) -> tuple[str, ...]:
     """Return the keys that decide whether a run has a parameter: the key `name` of each table around the parameter.
 
     For example, only some filters have a parameter `keep`. So `filter.name` decides whether there is `filter.keep`.
+    A parameter such as `look` of a filter may be a table with a `name` of its own. Then this name decides, too.
 
     Examples
     --------

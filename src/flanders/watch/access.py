@@ -186,5 +186,8 @@ class AccessCheck:
 
 
 def same(given: str, right: str) -> bool:
-    """Whether two texts are equal. The time that this takes does not show how many characters are right."""
+    """Whether two texts are equal.
+
+    The comparison takes equally long however many characters are right. So its time does not help to guess a token.
+    """
     return hmac.compare_digest(given.encode(), right.encode())

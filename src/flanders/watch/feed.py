@@ -116,7 +116,7 @@ class Feed:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._boot = secrets.token_hex(4)  # begins each version; see `results`
+        self._boot = secrets.token_hex(4)  # a random text with which each version begins; see `results`
         self._count = 0  # how often the summary was made
         self._runs: dict[str, FollowedRun] = {}  # all runs, without their clients
         self._changed: dict[str, int] = {}  # for each run: the `_count` at its last change

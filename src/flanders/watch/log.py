@@ -31,7 +31,7 @@ PATIENCE = 2.0
 """Seconds for which a round without an accuracy is held back. A Flower server measures the accuracy after the round
 was written."""
 EARLIER = 5
-"""If a run has rounds already when the log begins, the log shows at most this many of them: the last ones."""
+"""If a run has rounds already when the log begins, only the last few of them are shown, to keep the log short."""
 MOST_REASONS = 4
 """For one round, at most this many different reasons are shown, so that the log stays short."""
 WIDTH = 80
