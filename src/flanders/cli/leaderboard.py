@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flanders.leaderboard.entrants import Entrant
 
 DATASETS = tuple(read_protocol().datasets)
+"""The names of the datasets of the leaderboard."""
 RESULTS = Path("leaderboard.sqlite")
 """The default results file of `leaderboard run`."""
 Command = Callable[[argparse.Namespace], int]

@@ -1,4 +1,7 @@
-"""The function `start_of`: lets `FilteredStrategy` wrap a strategy that overrides `start`."""
+"""The function `start_of`: lets `FilteredStrategy` wrap a strategy that overrides `start`.
+
+In Flower, the method `start` of a strategy carries out all rounds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the parameters of the classes in `flanders.flower`. They run before the first round."""
+"""Checks of the parameters of the classes in `flanders.flower`. The classes run them before the first round."""
 
 from __future__ import annotations
 

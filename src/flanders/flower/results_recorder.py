@@ -1,4 +1,7 @@
-"""The class `Recorder`: writes each round to Flower's log and to a results file, and passes it to the callbacks."""
+"""The class `Recorder`: tells the user about each round of a `FilteredStrategy`.
+
+It writes the round to Flower's log and to a results file, and passes it to the callbacks.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def live_spec(
 
 
 class Recorder:
-    """Logs each round when it ends, writes it to the results file, and passes it to the callbacks.
+    """Writes each round to the log and to the results file, and passes it to the callbacks.
 
     Parameters
     ----------

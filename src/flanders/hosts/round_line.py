@@ -1,4 +1,4 @@
-"""Functions that describe the record of a round in one line of the log."""
+"""Functions that describe a round in one line of the log, for the wrappers for Flower and NVFLARE."""
 
 from __future__ import annotations
 

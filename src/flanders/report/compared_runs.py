@@ -1,4 +1,7 @@
-"""The class `ComparedRuns`: labels for the runs of a results file, and which runs to show next to each other."""
+"""The class `ComparedRuns`: labels for the runs of a results file, and which runs to show next to each other.
+
+The HTML page and the figures use it.
+"""
 
 from __future__ import annotations
 

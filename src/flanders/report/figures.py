@@ -1,4 +1,4 @@
-"""Writes the charts of the report as files for papers."""
+"""Writes the charts of the report as files for papers, for the command `flanders plot`."""
 
 from __future__ import annotations
 

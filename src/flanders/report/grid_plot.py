@@ -1,4 +1,7 @@
-"""Draws the figure `grid`: a heat map of accuracies, with a row for each attack and a column for each defence."""
+"""Draws the figure `grid` of the command `flanders plot`.
+
+It is a heat map of accuracies, with a row for each attack and a column for each defence.
+"""
 
 from __future__ import annotations
 

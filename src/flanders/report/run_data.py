@@ -1,4 +1,7 @@
-"""The class `RunData`: one run as arrays, with its rounds and what happened to its clients in each round."""
+"""The class `RunData`: one run as arrays, with its rounds and what happened to its clients in each round.
+
+The HTML page and the figures are made from it.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 BoolMatrix = NDArray[np.bool_]
+"""A matrix of true and false."""
 NO, YES, UNKNOWN = 0, 1, 2
 """The values in a matrix of answers. Each cell of the matrix answers a question about one client in one round, for
 example whether the client is malicious."""

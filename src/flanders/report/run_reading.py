@@ -1,4 +1,7 @@
-"""Reads the runs of a results file into arrays, one round at a time, with a limit on the memory."""
+"""Reads the runs of a results file into `RunData` objects, which consist of arrays.
+
+It reads one round at a time, and limits the memory: if a run has very many clients, only some get a row.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 
 RANGE, STD, CI, NONE = "range", "std", "ci", "none"
 SPREADS = (RANGE, STD, CI, NONE)
+"""The names of the spreads. With `none`, a table shows only the mean."""
 SPREAD_WORDS = {
     RANGE: "mean over seeds [lowest, highest seed]",
     STD: "mean over seeds ± standard deviation",

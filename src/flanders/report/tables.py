@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 
 Rows = Sequence[Sequence[str]]
+"""The texts of the cells of a table, row by row."""
 Places = Collection[tuple[int, int]]
 """The positions of some cells: the row and the column of each cell, counted from 0."""
 

@@ -1,4 +1,7 @@
-"""Exports a results file as CSV or Parquet: one file each for runs, rounds and clients."""
+"""Exports a results file as CSV or Parquet, for the command `flanders export`.
+
+There is one file for runs, one for rounds and one for clients.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the rounds of a run from a results file, as `RoundRecord` objects like those that were written to it."""
+"""Reads the rounds of a run from a results file, as `RoundRecord` objects. Reports and `flanders watch` use it."""
 
 from __future__ import annotations
 

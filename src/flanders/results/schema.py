@@ -67,8 +67,7 @@ CREATE TABLE checkpoint (          -- the state from which each unfinished run c
     PRIMARY KEY (run, part)
 );
 """
-
-
+"""The SQL statements that make the tables."""
 NAMES = ("run", "round", "client", "checkpoint")
 """The names of the tables."""
 

@@ -57,6 +57,7 @@ FORM = """<!DOCTYPE html>
 <input type="password" id="token" name="token" autocomplete="current-password" required autofocus>
 <button type="submit">Enter</button></form>{problem}</main></body></html>
 """
+"""The page on which a visitor enters the token."""
 
 
 def is_loopback(host: str) -> bool:

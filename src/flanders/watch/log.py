@@ -37,6 +37,7 @@ MOST_REASONS = 4
 WIDTH = 80
 """The width of the lines in characters, if the width of the terminal is unknown."""
 HEADER = "round  accuracy    kept  dropped  refused  banned  silent"
+"""The heading of the lines with the numbers of rounds."""
 NUMBERS = re.compile(r"\d[\d.,e+-]*")
 """Matches a number. Reasons that differ only in their numbers count as the same reason."""
 
