@@ -64,7 +64,7 @@ class StrategyAggregation:
         """How long the strategy took."""
 
     def by(self, strategy: Strategy, kept: IntVector, known: Collection[ClientId] | None = None) -> Vector:
-        """Let a strategy aggregate the kept replies, and return the new model in the form of a row.
+        """Let a strategy aggregate the kept replies, and return the new model in the form of a row of `matrix`.
 
         `kept` has the positions of the rows whose replies were kept. If there is no usable new model, return
         `before`. `known` are the clients whose last replies were kept. All other clients are newcomers, and their

@@ -28,9 +28,9 @@ class Ban:
     """Ban a client for `rounds` rounds after `after` offences.
 
     It is an offence if the client's reply cannot be used, or if the filter drops the client but keeps other
-    clients. A missing reply or an error message is no offence. Each round in which the client is kept removes one.
-    After a ban, `after - 1` offences remain, so one more offence leads to the next ban. All offences of a client
-    are forgotten after `100 + rounds` rounds without a new offence.
+    clients. A missing reply or an error message is no offence. Each round in which the client is kept removes one
+    offence. After a ban, `after - 1` offences remain, so one more offence leads to the next ban. All offences of a
+    client are forgotten after `100 + rounds` rounds without a new offence.
 
     Parameters
     ----------

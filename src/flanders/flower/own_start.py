@@ -20,8 +20,8 @@ def start_of(wrapper: Strategy, strategy: Strategy) -> Callable[..., Result]:
 
     Flower's guides show how to override `start`, for example to log to Weights & Biases. The `self` of such a
     `start` must have the attributes of the strategy, and the method `aggregate_train` of the wrapper, which filters
-    the replies. Neither of the two objects has both. So `start` is called on a third object. It shares all
-    attributes with the strategy, and has the methods in `REPLACED` from the wrapper.
+    the replies. Neither the strategy nor the wrapper has both. So `start` is called on a third object. It shares
+    all attributes with the strategy, and has the methods in `REPLACED` from the wrapper.
     """
     kind = type(strategy)
     if kind.start is Strategy.start:

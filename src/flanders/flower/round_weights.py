@@ -76,7 +76,7 @@ class RoundWeights:
         return factor > 0
 
     def prepare(self, kept: IntVector) -> None:
-        """Give the kept replies the same metrics, and add an alarm if one reply outweighs all the other ones."""
+        """Give the kept replies the same metrics. If one reply outweighs all others together, add an alarm."""
         messages = [self.answers[row].message for row in kept]
         self.sorted_replies.notes += align_records(messages)
         share = largest_share(self.values[kept])

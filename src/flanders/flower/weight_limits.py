@@ -40,7 +40,7 @@ class WeightLimits:
         The largest share of the weight for all newcomers together: clients that are new, or whose last reply was
         not kept. The limit is for filters with a memory: an attacker can come back under new names, of which the
         filter remembers nothing. If fewer than three clients, or less than a fifth of the round's clients, are
-        known, there is no limit. None: no limit.
+        known, the weight of newcomers is not limited in this round. None: no limit in any round.
     max_examples
         Refuse replies that claim more examples than this. None: no limit.
 

@@ -47,14 +47,14 @@ def _words(key: str) -> str:
 class ComparedRuns:
     """The runs of one results file, compared with each other.
 
-    The methods take the position of a run in `runs`.
+    Most methods take the position `i` of a run in `runs`.
 
     Attributes
     ----------
     runs
         The runs, in the order of the results file.
     flat
-        The values of each run's spec by dotted keys. The spec describes the run.
+        The values of each run's spec, the description of the run, by dotted keys such as `filter.name`.
     free
         For each run, whether the run is known to have no attack.
     varying
@@ -79,8 +79,9 @@ class ComparedRuns:
     def defence(self, i: int) -> str:
         """Return the filter and the aggregator of run `i` as text, e.g. `flanders (keep 6) + fedavg`.
 
-        The filter `keep-all` is not named. Three things are named only if runs differ in them: the parameters, the
-        fallback, and whether the aggregator is told the number of malicious clients (`informed`).
+        The filter `keep-all`, which drops nobody, is not named. Three things are named only if runs differ in them:
+        the parameters, the fallback, and whether the aggregator is told the number of malicious clients
+        (`informed`).
         """
         flat = self.flat[i]
         chain = preaggregator_names(self.runs[i].spec) if "aggregator.preaggregators" in flat else []

@@ -104,9 +104,9 @@ class RunData:
     """Why the run failed, or why it could not be read."""
     totals: Totals = field(default_factory=Totals)
     evenly_chosen: BoolVector | None = None
-    """For each row, whether its client was chosen at equal distances from the list of all clients.
+    """For each row, whether its client was picked out of the list of all clients at equal distances.
 
-    The clients that were chosen in this way represent all clients. The other rows belong to the clients that were
+    The clients that were picked in this way represent all clients. The other rows belong to the clients that were
     most often not kept. None if every client has a row.
     """
 

@@ -1,6 +1,6 @@
 """Reads the runs of a results file into `RunData` objects, which consist of arrays.
 
-It reads one round at a time, and limits the memory: if a run has very many clients, only some get a row.
+One round is read at a time. To save memory, only some clients get a row if a run has very many clients.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ChosenClients:
 
     clients: Collection[ClientId]
     evenly: Collection[ClientId]
-    """Those of `clients` that were chosen at equal distances from the list of all clients, to represent them.
+    """Those of `clients` that were picked out of the list of all clients at equal distances.
 
     The other chosen clients are those that were most often not kept.
     """
@@ -252,7 +252,7 @@ def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> Chose
 def choose_rows(not_kept: NDArray[Any], most: int) -> tuple[IntVector, BoolVector]:
     """Choose `most` of all clients, in two ways.
 
-    Half of them are chosen at equal distances from the list of all clients, to represent all clients. The other
+    Half of them are picked out of the list of all clients at equal distances, to represent all clients. The other
     half are the clients that were most often not kept. `not_kept` has the number of rounds in which each client was
     not kept. Return the positions of the chosen clients, and for every client whether it is in the first half.
 

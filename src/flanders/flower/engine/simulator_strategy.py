@@ -24,7 +24,7 @@ from flanders.simulation.simulation import averaged, informed
 
 
 class SimulatorStrategy(AggregatorStrategy):
-    """Aggregate with PyTorch, and in the simulator's order of clients, so that the results are exactly the same.
+    """Aggregate with PyTorch, with the clients in the simulator's order. The results equal the simulator's exactly.
 
     Parameters
     ----------
