@@ -106,7 +106,7 @@ def area_under_curve(rounds: Iterable[tuple[NDArray[np.bool_], FloatVector]]) ->
         rank = (np.cumsum(size) - (size - 1) / 2)[group]  # from 1; equal scores share their mean rank
         b = int(bad.sum())  # the number of malicious clients
         # The rank of a malicious client counts this client and all clients with a lower score. The malicious
-        # clients alone contribute 1 + 2 + ... + b to the sum of these ranks. The rest counts honest clients below.
+        # clients alone contribute 1 + 2 + ... + b to the sum of these ranks. The rest counts the honest clients.
         wins += float(rank[bad].sum()) - b * (b + 1) / 2
         pairs += b * (len(bad) - b)
     return wins / pairs if pairs else math.nan

@@ -91,6 +91,6 @@ class RunSpec:
         return spec_keys.engine(self.canonical)
 
     def on(self, engine: str) -> RunSpec:
-        """Return the same run on this engine. The spec names the engine `flower`, so it gives the run another id."""
+        """Return the same run on this engine. The engine `flower` is part of the spec, so it changes the id."""
         rest = {key: value for key, value in self.canonical.items() if key != "engine"}
         return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)
