@@ -26,7 +26,7 @@ LONGEST_VALUE = 30
 def check_weight(name: str, weight: Any, most: float | None = None) -> float:
     """Return the weight that a client claims. Raise `BadReply` unless it is a positive finite number up to `most`.
 
-    `name` is what the message calls the weight. The default of `most` is `MOST_EXAMPLES`.
+    `name` is the name of the weight in the error message. The default of `most` is `MOST_EXAMPLES`.
 
     Examples
     --------

@@ -203,7 +203,7 @@ class HostArrays:
     def check_all(self, record: Mapping[str, Array], name: str) -> None:
         """Raise an `InputError` if a model of the server has an array that `HostArray.check` refuses.
 
-        `name` is what the message calls the model.
+        `name` is the name of the model in the error message.
         """
         for array in self.arrays:
             try:

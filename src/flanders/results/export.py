@@ -29,7 +29,7 @@ ROUND = {"run": "string", **{column.name: column.kind for column in ROUND_COLUMN
 CLIENT = {"run": "string", "round": "int64", **{column.name: column.kind for column in CLIENT_COLUMNS}}
 """The columns of the export of clients, and their types."""
 ORDER = {"round": "t.number", "client": "t.round, t.client"}
-"""For each table, which is called t in the query, the order of its rows within a run."""
+"""For each table, the order of its rows within a run. The query calls the table t."""
 Batches = Iterator[list[tuple[Value, ...]]]
 """The rows of a table, a batch at a time."""
 Write = Callable[[BinaryIO, Mapping[str, str], Batches], None]
