@@ -116,7 +116,7 @@ def test_rotation_bounds_the_files_and_the_trail_says_what_was_removed(path):
     assert sum(file.stat().st_size for file in files) < 3 * (2000 + 500)
     check = verify_trail(path, [trail.head])
     assert check.intact
-    assert check.notes == [f"entries 1 to {check.first - 1} were removed by rotation"]
+    assert check.notes == [f"entries 1 to {check.first - 1} were removed, since the trail had too many files"]
     assert check.head == trail.head
 
 

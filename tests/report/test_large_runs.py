@@ -38,7 +38,7 @@ def test_of_very_many_clients_those_that_matter_are_read_and_all_are_counted(wri
     assert len(run.clients) == 50
     assert run.totals.clients == 20 * 297 + 3
     assert 0 in run.clients  # dropped in every round
-    assert int(run.spread.sum()) == 25
+    assert int(run.evenly_chosen.sum()) == 25
     assert run.fates == {Fate.KEPT: 20 * 200, Fate.DROPPED: 20 * 100}
     data = build_payload([run])
     assert "shows 50 of 5,943 clients" in data["left_out"]
@@ -59,10 +59,10 @@ def test_a_flood_of_made_up_ids_has_a_page_and_figures(write, make_spec, tmp_pat
 
 
 def test_half_of_the_chosen_clients_are_spread_evenly():
-    rows, spread = choose_rows((np.arange(100) >= 90).astype(int), 20)
+    rows, evenly = choose_rows((np.arange(100) >= 90).astype(int), 20)
     assert len(rows) == 20
-    assert spread.sum() == 10
-    assert set(np.flatnonzero(spread)) <= set(rows.tolist())
+    assert evenly.sum() == 10
+    assert set(np.flatnonzero(evenly)) <= set(rows.tolist())
     assert set(range(90, 99)) <= set(rows.tolist())
 
 

@@ -22,15 +22,15 @@ NOTHING = "0" * 64
 BEGINNING = b'{"entry":'
 """Every line begins with this."""
 SEALED = re.compile(rb'(\{"entry":.*),"hash":"([0-9a-f]{64})"\}\n?', re.DOTALL)
-"""Matches a line. The groups are the part that is hashed, and the hash."""
+"""Matches a line. The first group is the part of the line that is hashed, and the second group is the hash."""
 
 
 @dataclass(frozen=True)
 class Head:
     """The number and the hash of an entry.
 
-    If the head of an entry is also stored in another place, e.g. in a log, it shows later whether this entry or an
-    earlier one was changed.
+    If the head of an entry is also stored outside of the trail, e.g. in a log, it shows later whether this entry or
+    an earlier entry was changed.
     """
 
     entry: int = 0
@@ -58,7 +58,10 @@ class Head:
 
 
 class BadEntry(Exception):
-    """A line was changed, or is no entry of a trail. The message ends a sentence about it: "was changed ..."."""
+    """A line was changed, or is no entry of a trail.
+
+    The message is the end of a sentence that begins with the line, e.g. "is no entry of an audit trail".
+    """
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class TrailEntry:
     """An entry that was read from a trail."""
 
     head: Head
-    """Its number and its hash."""
+    """The number and the hash of the entry."""
     previous: str
     """The hash of the entry before it."""
     kind: str

@@ -77,15 +77,17 @@ class AuditTrail:
         """Begin or continue the trail with an entry of the kind `start`, which holds `fields`.
 
         `known` is the head of the last entry that the caller remembers. Return the entries after this entry. If
-        `known` is None, return no entries. Raise an `InputError` if the trail has entries but not the entry
-        `known`, if the trail is damaged, or if another process writes to it.
+        `known` is None, return no entries.
+
+        Raise an `InputError` if the trail is damaged, or if another process writes to it. Also raise it if the
+        trail has entries, but not the entry `known`.
         """
         if self._file is not None:
             return []
         handle = self._locked()
         try:
             later = self._after(known)
-            # The check above comes first, so that a file that is no trail is not changed.
+            # `_after` comes first. It raises an error if the file is no trail, and such a file must not be changed.
             removed = self._cut_half_line(handle)
         except BaseException:
             os.close(handle)

@@ -18,7 +18,7 @@ from flanders.checks import InputError
 from flanders.plain_text import printable
 
 IN_A_LOG = re.compile(r"audit head (\d{1,15}:[0-9a-f]{64})")
-"""Matches what the server writes to its log after each round: the head of the last entry."""
+"""Matches the head of the last entry, which the server writes to its log after each round."""
 MOST_BREACHES = 1000
 """The most breaches, and the most notes, that are listed. If a file is no trail, every line may be a breach."""
 LONGEST_WORDS = 300
@@ -129,7 +129,7 @@ class _Reading:
         if first > self.oldest:
             self.breach(f"entries {self.oldest} to {first - 1} are missing at the start")
         elif first > 1:
-            self.note(f"entries 1 to {first - 1} were removed by rotation")
+            self.note(f"entries 1 to {first - 1} were removed, since the trail had too many files")
         for head in sorted(self.expected, key=lambda head: head.entry):
             if head.entry > last:
                 self.breach(f"rolled back: entry {head.entry} was written, but the trail ends at {last}")

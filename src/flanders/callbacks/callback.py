@@ -35,14 +35,14 @@ class Callback(ABC):
     """
 
     def on_start(self, run: RunInfo) -> None:  # noqa: B027 (it may be left out)
-        """Prepare for a run. This is called before the first round, and again if the run is continued later."""
+        """Prepare for a run. This is called before the first round, and again when a stopped run is continued."""
 
     @abstractmethod
     def on_round(self, record: RoundRecord) -> None:
         """Use the record of a round. This is called once for each round, when the record is complete."""
 
     def on_end(self) -> None:  # noqa: B027 (it may be left out)
-        """Clean up. This is called when the run ends, also if it was stopped before its last round."""
+        """Clean up. This is called when the run ends, even if the run was stopped before its last round."""
 
 
 AnyCallback = Callback | Callable[[RoundRecord], object]

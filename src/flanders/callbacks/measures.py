@@ -20,8 +20,8 @@ def measures_of(record: RoundRecord) -> dict[str, float]:
 
     The fate of a client says what happened to it, e.g. kept or dropped. Numbers that were not measured are left
     out. If the malicious clients are known, there are three more numbers. `detection/caught` counts the malicious
-    clients that were not kept, `detection/missed` the malicious clients that were kept, and `detection/wronged` the
-    honest clients that were not kept.
+    clients that were not kept. `detection/missed` counts the malicious clients that were kept. `detection/wronged`
+    counts the honest clients that were not kept.
 
     Examples
     --------

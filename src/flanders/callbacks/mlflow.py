@@ -24,8 +24,8 @@ class MLflow(Callback):
     """Log the settings of a run and the numbers of each round to MLflow.
 
     If a run of MLflow is active (`mlflow.start_run()`), the numbers go to this MLflow run. Otherwise the callback
-    makes an MLflow run. If the results of the run are in a results file, and the run is continued later, its MLflow
-    run is continued, too. The callback needs optional packages: `pip install 'flanders-fl[mlflow]'`.
+    makes an MLflow run. If a run of this package is in a results file and is continued later, its numbers go to the
+    same MLflow run as before. The callback needs optional packages: `pip install 'flanders-fl[mlflow]'`.
 
     Parameters
     ----------

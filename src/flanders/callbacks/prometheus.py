@@ -1,4 +1,4 @@
-"""The callback `Prometheus`: serves the numbers of the last round on a page that Prometheus reads."""
+"""The callback `Prometheus`: serves the numbers of the last round on a page that the tool Prometheus reads."""
 
 from __future__ import annotations
 

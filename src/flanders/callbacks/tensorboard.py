@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class TensorBoard(Callback):
     """Write the numbers of each round for TensorBoard, and a text that says which clients were not kept and why.
 
-    `tensorboard --logdir FOLDER` shows both during the run. The callback needs an optional package:
-    `pip install 'flanders-fl[tensorboard]'`.
+    `tensorboard --logdir FOLDER` shows the numbers and texts during the run. The callback needs an optional
+    package: `pip install 'flanders-fl[tensorboard]'`.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The command line, `flanders`.
 
-Exit codes: 0 if the command succeeded, 1 if a run failed or an audit trail was changed, 2 if the input or the
-results file is wrong. If a signal stopped the command, the exit code is 128 plus the number of the signal, e.g.
-130 after Ctrl-C.
+The exit code of a command is 0 if it succeeded. It is 1 if a run failed or an audit trail was changed, and 2 if the
+input or the results file is wrong. If a signal stopped the command, the exit code is 128 plus the number of the
+signal, e.g. 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # warnings are in the results file
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)  # the results file has the warnings of rounds
     try:
         options = make_parser().parse_args(arguments)
         command: Command = options.command

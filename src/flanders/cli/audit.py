@@ -1,8 +1,8 @@
 """Prints the check of an audit trail, for the command `flanders audit verify`.
 
-An audit trail is a file of entries that record decisions. Each entry contains a hash of the entry before it. A
-*head* is the number and the hash of an entry. The server also writes the heads to its log. If the file is changed
-later, its heads differ from the heads in the log.
+An audit trail is a file in which a server writes down what it decided in each round. Each entry holds the hash of
+the entry before it. The number and the hash of an entry are called its *head*. The server also writes the heads to
+its log. If the file is changed later, its heads differ from the heads in the log.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def reproduce(options: argparse.Namespace) -> int:
     compared = wanted.compare(options.out)
     reproduction.print_compared(compared, wanted.words, options.format)
     if options.tables:
-        # The tables keep the cells that an earlier command has written to the CSV file in this folder.
+        # The tables also have the numbers that an earlier command has written to the CSV file in this folder.
         compared = reproduction.write_tables(options.tables, wanted, options.out)
     if options.figures:
         write_paper_figures(wanted, options.out, compared, options.figures)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flanders.leaderboard.entrants import Entrant
 
 DATASETS = tuple(read_protocol().datasets)
+"""The names of the datasets of the leaderboard."""
 RESULTS = Path("leaderboard.sqlite")
 """The default results file of `leaderboard run`."""
 Command = Callable[[argparse.Namespace], int]
@@ -71,7 +72,7 @@ def table_of_board(options: argparse.Namespace) -> int:
 
 
 def submit(options: argparse.Namespace) -> int:
-    """Check defences, check their rows, or write the rows of finished runs."""
+    """Check defences, check submitted rows, or write the rows of finished runs."""
     with needing("sim"):
         from flanders.leaderboard.board_rows import measured_runs, read_rows, write_rows
         from flanders.leaderboard.cells import KEYS, condition
@@ -139,7 +140,7 @@ def add_leaderboard(add: Add) -> None:
     )
     text = "TOML file that describes the defences (default: the defences of this package)"
     submission.add_argument("defences", nargs="?", type=Path, metavar="DEFENCES", help=text)
-    text = "check the defences; with --rows, check those rows instead, and run some of them again"
+    text = "check the defences; with --rows, check the rows of that file instead, and repeat some of their runs"
     submission.add_argument("--check", action="store_true", help=text)
     text = "results file of `leaderboard run` (may be repeated)"
     submission.add_argument("--results", action="append", type=Path, default=[], metavar="FILE", help=text)

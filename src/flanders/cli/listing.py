@@ -1,4 +1,4 @@
-"""Prints the list of everything that a spec can choose by name: attacks, filters, datasets and so on."""
+"""Prints what a spec can choose by name (attacks, filters, datasets and so on), for the command `flanders list`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add these options to the parser of a command."""
+    """Add the options that are common to all commands with runs to the parser of a command."""
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="folder with the datasets (default: $FLANDERS_DATA)"
     )
@@ -44,7 +44,7 @@ def option_changes(options: argparse.Namespace) -> OptionChanges:
 
 
 def workforce_of(options: argparse.Namespace) -> Workforce:
-    """Return what the command line has chosen to carry out the runs: a number of processes, or a cluster."""
+    """Return what carries out the runs, as the command line says: a number of processes, or a cluster."""
     with needing("sim"):
         from flanders.experiments.execution import Workforce
 

@@ -1,8 +1,8 @@
 """The strategies of this package for Flower: `FilteredStrategy` and `AggregatorStrategy`.
 
 `FilteredStrategy` wraps another strategy. It drops suspicious replies, and the wrapped strategy aggregates the
-others. `AggregatorStrategy` aggregates with an aggregator of this package. The module `flanders.flower.attacks`
-makes a ClientApp malicious, so that you can try a defence.
+rest. `AggregatorStrategy` aggregates with an aggregator of this package. The module `flanders.flower.attacks` makes
+a ClientApp malicious, so that you can try a defence.
 """
 
 import warnings

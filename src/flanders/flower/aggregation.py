@@ -1,7 +1,7 @@
 """The class `StrategyAggregation`: lets the wrapped strategy aggregate the kept replies of a round.
 
-`Defense.step` filters a round. It needs a function that takes the rows of the kept replies and returns the new
-model. `FilteredStrategy` passes a function that calls `StrategyAggregation.by`.
+`FilteredStrategy` lets a `Defense` filter the round. When the defense has chosen the replies to keep, it calls
+`StrategyAggregation.by` to get the new model.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from flanders.flower.round_weights import RoundWeights
 from flanders.round import ClientId
 
 STAYS = "the global model stays"
+"""The end of messages about a round without a new model."""
 
 
 class StrategyAggregation:
@@ -39,7 +40,7 @@ class StrategyAggregation:
     matrix
         What the filter sees: a row for each reply. A row is a whole model, or a short vector in its place.
     before
-        The row of the global model that the round started from.
+        The global model that the round started from, in the form of a row of `matrix`.
     weights
         The replies of the round, and how much each of them counts.
     """
@@ -63,10 +64,11 @@ class StrategyAggregation:
         """How long the strategy took."""
 
     def by(self, strategy: Strategy, kept: IntVector, known: Collection[ClientId] | None = None) -> Vector:
-        """Let a strategy aggregate the replies of the kept rows, and return the row of the new model.
+        """Let a strategy aggregate the kept replies, and return the new model in the form of a row of `matrix`.
 
-        If there is no usable new model, return `before`. `known` are the clients whose last replies were kept. All
-        other clients are newcomers, and their weight is limited. If `known` is None, no weight is limited.
+        `kept` has the positions of the rows whose replies were kept. If there is no usable new model, return
+        `before`. `known` are the clients whose last replies were kept. All other clients are newcomers, and their
+        weight is limited. If `known` is None, no weight is limited.
         """
         start, self.used = time.perf_counter(), strategy
         if known is not None and not self.weights.limit_newcomers(kept, known):

@@ -1,8 +1,8 @@
 """The function `poisoned`: makes a Flower mod that turns a ClientApp malicious, to try a defence on a deployment.
 
-In Flower, a mod is a function that is called around a ClientApp. This mod sees only the honest model of its own
-client and the global model. An attack that needs the models of other clients can only run in the simulator, where
-one attacker controls many clients.
+In Flower, a mod is a function that is put around a ClientApp: it gets each message first, and can change the reply.
+This mod sees only the global model and the honest model of its own client. An attack that needs the models of other
+clients can only run in the simulator, where one attacker controls many clients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flanders.layers import last_layer_of
 from flanders.state import state_from_bytes, state_to_bytes
 
 MEMORY = "flanders-attack"
-"""The memory of the attack is a record in the state of a node. This is the name of the record."""
+"""The name of the record in which a node stores the memory of the attack."""
 ME = 0
 """The client id that the attack sees. Any number would do, since the attack sees only one client."""
 
@@ -53,7 +53,7 @@ def poisoned(
         The number of the first poisoned round. In earlier rounds the client sends its honest model, but the attack
         may already remember what it sees.
     num_clients
-        The number of clients in a round, as the attacker assumes.
+        How many clients the attacker believes to be in a round. Some attacks depend on this number.
     seed
         Makes the randomness of the attack repeatable.
     **parameters

@@ -13,10 +13,10 @@ from flanders.round import ClientId
 from flanders.state import saveable
 
 FORGIVEN = 100
-"""If a client commits no offence for this many rounds, plus the length of a ban, its old offences are forgotten.
+"""After this many rounds without an offence, plus the length of a ban, the old offences of a client are forgotten.
 
-Without this limit, the list of offences would keep every client that never comes back. With fewer rounds, a client
-that is rarely chosen would never be banned.
+Otherwise the list of offences would keep every client that never comes back. With fewer rounds, a client that is
+rarely chosen would never be banned.
 """
 MOST_REMEMBERED = 100_000
 """The most clients whose offences or bans are remembered. Without a limit, attackers who invent new clients in
@@ -27,10 +27,10 @@ every round could fill the memory. This many clients take about 20 MB."""
 class Ban:
     """Ban a client for `rounds` rounds after `after` offences.
 
-    It is an offence if the filter drops the client but keeps others, or if the client's reply cannot be used.
-    A missing reply or an error message is no offence. Each round in which the client is kept removes one offence.
-    After a ban, `after - 1` offences remain, so one more offence leads to the next ban. All offences of a client
-    are forgotten after `100 + rounds` rounds without a new one.
+    It is an offence if the client's reply cannot be used, or if the filter drops the client but keeps other
+    clients. A missing reply or an error message is no offence. Each round in which the client is kept removes one
+    offence. After a ban, `after - 1` offences remain, so one more offence leads to the next ban. All offences of a
+    client are forgotten after `100 + rounds` rounds without a new offence.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class BanList:
     def after_round(
         self, ban: Ban, number: int, offenders: Iterable[ClientId], kept: Iterable[ClientId]
     ) -> BanList:
-        """Return the list as it is after a round with this number, these offenders and these kept clients.
+        """Return the list after round `number`. `offenders` are the clients that committed an offence in the round.
 
         Examples
         --------

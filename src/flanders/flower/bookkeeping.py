@@ -1,7 +1,7 @@
 """The class `Bookkeeping`: all work of `FilteredStrategy` besides filtering and aggregating.
 
-It leaves out banned clients, saves the memory after each round, and writes the log, the results file and the audit
-trail, a file of all decisions.
+It leaves out banned clients. After each round it saves the memory, and writes the round to the log, to the results
+file and to the audit trail. An audit trail is a file of all decisions, in which later changes can be detected.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Bookkeeping:
     banned: list[AskedClient] = field(default_factory=list)
     """The clients that the strategy chose, but that got no message, since they are banned."""
     rounds_without_kept: int = 0
-    """The number of rounds in a row, up to the last one, in which nobody was kept."""
+    """How many rounds have passed since the last round in which somebody was kept."""
 
     def catch_up(self, defense: Defense) -> None:
-        """If another ServerApp has saved rounds in the folder meanwhile, continue after these rounds."""
+        """If another ServerApp has saved rounds in the folder, continue after these rounds."""
         if self.folder.has_changed:
             saved = self.folder.recall(self.memory, defense)
             self.arrays, self.memory = saved.record, replace(saved, model={})
@@ -100,7 +100,7 @@ class Bookkeeping:
 
     @property
     def nodes(self) -> dict[ClientId, AskedClient]:
-        """The clients of the round and their nodes, by the name of the client."""
+        """The clients of the round, each with its node, by the name of the client."""
         return {asked.client: asked for asked in [*self.asked, *self.banned]}
 
     def label(self, client: ClientId) -> str:

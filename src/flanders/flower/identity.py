@@ -1,6 +1,8 @@
-"""Functions that find out which client is on each node to which the server sends a message.
+"""Functions that find out which client is on a node.
 
-The server identifies a client by the node to which it sends the message, never by anything that a reply claims.
+The server identifies a client by the node to which it sends the message, never by anything that a reply claims. In
+Flower, a SuperNode is the process of a node. The SuperLink is the process that passes messages between the server
+and the nodes. The grid is the object with which the server sends messages.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ Identify = Callable[[Node], ClientId]
 
 
 def by_key(node: Node) -> ClientId:
-    """Return a name that is made from the public key of a node, or from the node id if there is no key.
+    """Name the client on a node by the public key of the node, or by the node id if there is no key.
 
     With node authentication, a node has the same key after a restart of its SuperNode or of the SuperLink. Without
     node authentication, a SuperNode gets a new key and a new node id whenever it starts.
@@ -84,9 +86,9 @@ def asked_clients(
 ) -> list[AskedClient | None]:
     """Return the client that each message goes to; None if the client on the node is unknown.
 
-    `remembered` has the client on each node that was chosen in earlier rounds, by the id of the node. If a node has
-    left the grid, its remembered client is returned. So a client cannot end its ban by leaving for a moment. If
-    `identify` gives several nodes the same name, only the first of these nodes is asked.
+    `remembered` says which client was on each node in earlier rounds. It is used for nodes that have left the grid.
+    So a client cannot end its ban by leaving for a moment. If `identify` gives several nodes the same name, only
+    the first of these nodes is asked.
     """
     listed = {node.node_id: node for node in grid.get_nodes()}
     ids = [message.metadata.dst_node_id for message in messages]
@@ -110,7 +112,7 @@ def asked_clients(
 
 
 def _name_listed(nodes: Sequence[Node], identify: Identify) -> tuple[dict[ClientId, int], dict[int, Exception]]:
-    """Return the node id of each client, by its name. Also return the error for each node that has got no name.
+    """Return the node id of each client, by the name of the client, and the error for each node without a name.
 
     `identify` is the user's own function. If at most one of several nodes gets a name, `identify` is probably
     wrong, and its first error is raised. Otherwise the nodes without a name may be attackers, and are left out.

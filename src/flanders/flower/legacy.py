@@ -43,10 +43,10 @@ Evaluation = tuple[ClientProxy, EvaluateRes]
 class FilteredLegacyStrategy(Strategy):
     """Let a filter drop suspicious results before a legacy strategy aggregates the rest.
 
-    It checks and filters results, and logs what it drops. Only `FilteredStrategy` can save its state, ban clients,
-    write a results file, or show the filter short vectors in place of models (sketches). Clients are identified by
-    Flower's `cid`. The filter looks at all arrays that are floats in the first global model. These include the
-    buffers of batch normalisation: arrays have no names in the older interface, so buffers cannot be recognised.
+    It checks and filters results, and logs what it drops. Unlike `FilteredStrategy`, it cannot save its state, ban
+    clients, write a results file, or use sketches. (A sketch is a short vector in place of a model.) Clients are
+    identified by Flower's `cid`. The filter looks at all arrays of floats, also at the buffers of batch
+    normalisation. In the older interface arrays have no names, so buffers cannot be recognised.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class LostReply(BadReply):
 
 @dataclass(frozen=True)
 class ModelArray(HostArray):
-    """One array of the global model."""
+    """The description of one array of the global model."""
 
     def decode(self, array: Array) -> Numbers:
         """Return the numbers of a client's array in the type of the model. Raise `BadReply` if they cannot be used.
@@ -77,7 +77,7 @@ class ModelArray(HostArray):
     def _plain(self, array: Array) -> Numbers | None:
         """Return the numbers of an array if it has exactly the type and the shape of the model's array, else None.
 
-        This is a fast way to read most arrays: the header is compared with the expected header and not parsed.
+        Most arrays can be read in this fast way: their header is compared with the expected header, not parsed.
         """
         if type(array) is not Array or array.stype != NUMPY:
             return None
@@ -89,7 +89,10 @@ class ModelArray(HostArray):
         return np.frombuffer(array.data, self.dtype, offset=len(header)).reshape(self.shape)
 
     def in_own_type(self, array: Array, numbers: Numbers) -> Array:
-        """Return `array` itself if it has the model's type, else an array with its numbers in the model's type."""
+        """Return an array in the type of the model: `array` itself if it has this type, else a converted one.
+
+        `numbers` are the numbers of `array`, as `decode` returned them.
+        """
         if array.dtype == self.dtype:
             return array
         return array.read_as(self.dtype) if isinstance(array, FileArray) else Array(numbers)
@@ -102,7 +105,7 @@ class ModelArray(HostArray):
 
 @dataclass(frozen=True)
 class ModelArrays(HostArrays):
-    """All arrays of the global model, in the server's order.
+    """The description of all arrays of the global model, in the server's order.
 
     Examples
     --------
@@ -123,7 +126,7 @@ class ModelArrays(HostArrays):
         return ArrayRecord({name: scored.get(name, array) for name, array in record.items()})
 
     def excess(self, record: Mapping[str, Array]) -> str:
-        """Return in words what is too large in a reply: an array, or all arrays together; else an empty text."""
+        """Return in words what is too large in a reply: an array, or all arrays together. Empty if nothing is."""
         for array in self.arrays:
             if array.name in record and stored_bytes(record[array.name]) > array.most_bytes:
                 return f"array {array.name!r} is too large: {stored_bytes(record[array.name]):,} bytes"
@@ -167,5 +170,5 @@ def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def stored_bytes(array: Array) -> int:
-    """Return how many bytes an array has as it was sent. If the array is on disk, it is not read for this."""
+    """Return the number of bytes in which an array was sent. An array on disk is not read for this."""
     return array.length if isinstance(array, FileArray) else len(array.data)

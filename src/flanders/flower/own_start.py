@@ -1,4 +1,7 @@
-"""The function `start_of`: lets `FilteredStrategy` wrap a strategy that overrides `start`."""
+"""The function `start_of`: lets `FilteredStrategy` wrap a strategy that overrides `start`.
+
+In Flower, the method `start` of a strategy carries out all rounds.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ REPLACED = ("configure_train", "aggregate_train", "configure_evaluate", "aggrega
 def start_of(wrapper: Strategy, strategy: Strategy) -> Callable[..., Result]:
     """Return the method `start` that carries out the rounds: the strategy's own `start`, or else Flower's.
 
-    Flower's guides show how to override `start`, for example to log to Weights & Biases. Such a `start` may read
-    and set attributes of `self`. They must be the attributes of the strategy. It also calls `self.aggregate_train`.
-    That must be the method of the wrapper, which filters the replies. So `start` is called on a third object. This
-    object shares all attributes with the strategy, but its methods in `REPLACED` are those of the wrapper.
+    Flower's guides show how to override `start`, for example to log to Weights & Biases. The `self` of such a
+    `start` must have the attributes of the strategy, and the method `aggregate_train` of the wrapper, which filters
+    the replies. Neither the strategy nor the wrapper has both. So `start` is called on a third object. It shares
+    all attributes with the strategy, and has the methods in `REPLACED` from the wrapper.
     """
     kind = type(strategy)
     if kind.start is Strategy.start:

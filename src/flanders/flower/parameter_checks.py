@@ -1,4 +1,4 @@
-"""Checks of the parameters of the classes in `flanders.flower`. They run before the first round."""
+"""Checks of the parameters of the classes in `flanders.flower`. The classes run them before the first round."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def check_part(
 ) -> None:
     """Raise an `InputError` unless a parameter is an instance of `kind`. If it is `optional`, it may also be None.
 
-    `caller` is the class that has the parameter, and `name` is the name of the parameter. The message shows an
-    example. For a strategy of Flower's older interface, the message names the class to use instead.
+    `caller` is the class that has the parameter, and `name` is the name of the parameter. The error message shows
+    an example. For a strategy of Flower's older interface, it names the class to use instead.
     """
     older = any(base.__module__.startswith("flwr.server.strategy") for base in type(value).__mro__)
     hint = f" For strategies of flwr.server.strategy there is {LEGACY}." if older and kind is Strategy else ""

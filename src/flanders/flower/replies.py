@@ -52,7 +52,7 @@ class SortedReplies:
     notes: list[str] = field(default_factory=list)
     """Anything unusual that happened, in words."""
     widening: float = 1.0
-    """The filter's usual limits are multiplied by this number; 1 if the limits are as usual."""
+    """How many times as wide as usual the filter's limits are in this round; see `RoundRecord.widening`."""
     alarms: list[str] = field(default_factory=list)
     """What the user should look at, in words."""
     ignored: int = 0
@@ -69,7 +69,7 @@ class SortedReplies:
         self.usable.pop(client, None)
 
     def reject(self, client: ClientId, why: BadReply) -> None:
-        """Record that a client's reply cannot be used. A reply that the server has lost counts as no reply."""
+        """Record that the arrays of a reply cannot be used, or that the server has lost them."""
         self.refuse(client, str(why))
         if isinstance(why, LostReply):
             self.miss(client, str(why))
@@ -90,7 +90,10 @@ class SortedReplies:
             self.notes.append(f"ignored a reply {which}")
 
     def miss(self, client: ClientId, why: str) -> None:
-        """Record that no reply of a client has come. `why` is the reason in words."""
+        """Record that a client has not replied. `why` is the reason in words.
+
+        An error message of the client, or a reply that the server has lost, counts as no reply.
+        """
         self.failed[client] = ClientRecord(client, Fate.SILENT, reason=why)
 
 
@@ -152,10 +155,10 @@ def sort_replies(replies: Iterable[Message], asked: Sequence[AskedClient]) -> So
 def read_arrays(
     sorted_replies: SortedReplies, model: ModelArrays, matrix: RoundMatrix, before: Mapping[str, Array]
 ) -> list[Answer]:
-    """Enter the replies into the rows of a matrix for the filter, and return the reply of each row.
+    """Write each reply into a row of the matrix that the filter sees, and return the reply of each row.
 
     A row holds the scored arrays of a reply: those that the filter looks at. Replies whose arrays cannot be used
-    are refused. `before` is the global model that the round started from.
+    are refused, and get no row. `before` is the global model that the round started from.
 
     Each array is taken out of its reply while it is read, so that it is in memory only once. Afterwards the reply
     has all its arrays again, in the types and in the order of the server's model. The order matters, since some
@@ -207,7 +210,7 @@ def check_unscored(sorted_replies: SortedReplies, model: ModelArrays, before: Ma
 
 
 def array_record(message: Message, model: ModelArrays) -> ArrayRecord:
-    """Return the arrays of a reply. Raise `BadReply` if they were not stored, or if their names are wrong."""
+    """Return the arrays of a reply. Raise `BadReply` if the server did not store them, or if a name is wrong."""
     records = [record for record in message.content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise BadReply(f"{len(records)} ArrayRecords instead of one")

@@ -1,4 +1,8 @@
-"""The class `RepliesOnDisk`: a Flower grid that stores replies on disk. Memory holds only one reply at a time."""
+"""The class `RepliesOnDisk`: a Flower grid that stores replies on disk. Memory holds only one reply at a time.
+
+In Flower, the server sends messages to the clients' nodes through a grid, and gets the replies from it.
+`FilteredStrategy` uses this grid if its parameter `sketch` is set.
+"""
 
 from __future__ import annotations
 

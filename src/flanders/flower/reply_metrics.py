@@ -22,8 +22,8 @@ from flanders.hosts.claims import MOST_EXAMPLES
 MOST_NUMBERS = 10_000
 """The most numbers in the metrics of one reply. More would make the server slow."""
 COMMON = 0.1
-"""A metric is removed if less than this share of the replies have it, or only one of several replies. Without this
-limit, a few clients could add metrics to all replies."""
+"""A metric is removed if less than this share of the replies have it, or if only one of several replies has it.
+Without this limit, a few clients could add metrics to all replies."""
 USUAL_NAMES: dict[type, str] = {ArrayRecord: "arrays", MetricRecord: "metrics"}
 """The names that the record of arrays and the record of metrics have in Flower's own examples."""
 
@@ -95,9 +95,9 @@ def set_claim(message: Message, key: str, value: float) -> None:
 def align_records(messages: Sequence[Message]) -> list[str]:
     """Give checked replies the same metrics, in records of the same names. Return in words what was changed.
 
-    A metric that few replies have is removed. If a reply lacks one of the remaining metrics, the median over the
-    replies with this metric is filled in. A metric may be a list. If its lists have different lengths, one length
-    is chosen, and lists of other lengths count as missing.
+    A metric that few replies have is removed. If a reply lacks one of the remaining metrics, it gets the median of
+    this metric over the other replies. A metric may be a list. If the lists of different replies have different
+    lengths, one length is chosen, and lists of other lengths count as missing.
     """
     records_of_replies = [_metric_records(message) for message in messages]
     if not records_of_replies or any(len(records) != 1 for records in records_of_replies):
@@ -112,9 +112,8 @@ def align_records(messages: Sequence[Message]) -> list[str]:
     chosen = {}
     for (key, length), count in sorted(counts.items(), key=lambda item: (item[0][1] < 0, item[1], item[0])):
         if count >= fewest:
-            # Replies may have the same metric with different lengths. The last length in this order is chosen. That
-            # is -1, which stands for a single number, if enough replies have a single number. Else it is the
-            # commonest length.
+            # A metric may have different lengths in different replies. The loop goes through them in this order:
+            # rare lengths, common lengths, and -1, which stands for a single number. The last one is chosen.
             chosen[key] = length
     pairs = list(zip(all_metrics, all_lengths, strict=True))
     medians = {

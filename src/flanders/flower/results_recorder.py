@@ -1,4 +1,7 @@
-"""The class `Recorder`: writes each round to Flower's log and to a results file, and passes it to the callbacks."""
+"""The class `Recorder`: tells the user about each round of a `FilteredStrategy`.
+
+It writes the round to Flower's log and to a results file, and passes it to the callbacks.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,8 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 ROUNDS_IN_DETAIL = 100
-"""For this many of the latest rounds, Flower's `Result` has the details of each client, such as its score. With all
-rounds, the memory would grow for as long as the federation runs. The results file has all rounds."""
+"""Flower's `Result` has the details of each client, such as its score, only for this many of the latest rounds.
+Otherwise the memory would grow with every round. The results file has the details of all rounds."""
 
 
 def live_spec(
@@ -65,7 +68,7 @@ def live_spec(
 
 
 class Recorder:
-    """Logs each round when it ends, writes it to the results file, and passes it to the callbacks.
+    """Writes each round to the log and to the results file, and passes it to the callbacks.
 
     Parameters
     ----------
@@ -126,7 +129,7 @@ class Recorder:
             self.close(done=finished)
 
     def introduce(self, everyone: Iterable[AskedClient]) -> None:
-        """Log which client is on a node, if this is new and the name of the client is not just the node id."""
+        """Log which client is on each node, except what was logged before, and names that are just the node id."""
         for asked in everyone:
             if self._known.get(asked.client) != asked.node and str(asked.client) != str(asked.node):
                 log(INFO, "flanders: node %s is client %s", asked.label, printable(asked.client, LONGEST_NAME))
@@ -176,7 +179,7 @@ class Recorder:
         self._callbacks.start(run)
 
     def close(self, *, done: bool) -> None:
-        """Close the results file. If `done`, mark the federation there as done."""
+        """Close the results file. With `done`, first mark the federation in this file as done."""
         if self._store is None:
             return
         try:

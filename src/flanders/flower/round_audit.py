@@ -1,7 +1,7 @@
 """The class `RoundAudit`: writes the rounds of a Flower federation to an audit trail.
 
 An audit trail is a file of decisions, in which later changes can be detected. It has an entry for each round. The
-entry holds the server's decision about each client, and digests (SHA-256) of what the server received and of the
+entry holds the server's decision about each client. It also holds digests (SHA-256) of all replies, and of the
 global model before and after the round.
 """
 

@@ -49,10 +49,10 @@ class RoundMatrix(ABC):
 
 
 class ReusedMemory:
-    """Holds a small matrix for the next round. The next round uses it if nothing else refers to it by then.
+    """Keeps a small matrix after its round, so that the next round can use the same memory.
 
     With models of ordinary size, the system takes longer to provide new memory than `FilteredStrategy` takes for
-    all its other work.
+    all its other work. If anything else still refers to the matrix, the next round gets new memory.
     """
 
     LARGEST = 2**26
@@ -111,8 +111,8 @@ class WholeMatrix(RoundMatrix):
 class SketchedMatrix(RoundMatrix):
     """A matrix of sketches, with a row per reply and `width` columns. The method is called CountSketch.
 
-    The columns are buckets. Each number of a model is added, with a random sign, to a random bucket. `secret` is
-    the seed of this randomness, which is the same in every round of a run.
+    The columns are called buckets. Each number of a model is multiplied by a random sign and added to a random
+    bucket. `secret` is the seed of these random choices. They are the same in every round of a run.
     """
 
     def __init__(self, model: ModelArrays, rows: int, width: int, secret: int) -> None:

@@ -35,7 +35,7 @@ Nodes = Mapping[ClientId, AskedClient]
 def filter_line(filter: Filter[Any]) -> str:
     """Describe a filter in one line: its class, the parameters that differ from the defaults, and what it does.
 
-    What it does is the first paragraph of its docstring.
+    The last part is the first paragraph of the filter's docstring.
 
     Examples
     --------
@@ -62,8 +62,9 @@ def filter_line(filter: Filter[Any]) -> str:
 def metrics_of(record: RoundRecord, nodes: Nodes, *, stayed: bool) -> dict[str, Metric]:
     """Return the metrics of a round.
 
-    These are the number of clients with each fate, whether the global model `stayed` as it was, the largest score
-    of a kept client (`threshold`), and the ids of the nodes whose replies were dropped or refused.
+    They are the number of clients with each fate, the largest score of a kept client (`threshold`), and the ids of
+    the nodes whose replies were dropped or refused. The metric `stayed` is 1 if the global model has stayed as it
+    was, else 0.
     """
     unused = record.having(Fate.DROPPED, Fate.REFUSED)
     return {

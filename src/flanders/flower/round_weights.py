@@ -16,7 +16,7 @@ from flanders.flower.weight_limits import WeightLimits, largest_share
 from flanders.round import ClientId
 
 TOO_MUCH = 0.5
-"""If one reply has more than this share of the weight, it outweighs all others together, and there is an alarm."""
+"""There is an alarm if one reply has more than this share of the weight: more than all other replies together."""
 FEWEST = 3
 """With fewer replies there is no such alarm: one of two replies always has at least half of the weight."""
 
@@ -53,10 +53,10 @@ class RoundWeights:
         self.values = np.array(capped[0][0]) if capped else np.ones(len(answers))
 
     def limit_newcomers(self, kept: IntVector, known: Collection[ClientId]) -> bool:
-        """Lower the weights of kept newcomers if they are too large. Return whether kept replies may be aggregated.
+        """Lower the weights of kept newcomers if they are too large. Return False if nothing may be aggregated.
 
-        `known` are the clients whose last reply was kept. All other clients are newcomers. The kept replies may not
-        be aggregated if all of them come from newcomers although enough known clients have sent replies.
+        `known` are the clients whose last reply was kept. All other clients are newcomers. Nothing may be
+        aggregated if enough known clients have sent replies, but the filter has kept only newcomers.
         """
         is_known = np.array([answer.client in known for answer in self.answers])
         is_kept = np.isin(np.arange(len(self.answers)), kept)
@@ -76,7 +76,7 @@ class RoundWeights:
         return factor > 0
 
     def prepare(self, kept: IntVector) -> None:
-        """Give the kept replies the same metrics, and add an alarm if one of them outweighs all others."""
+        """Give the kept replies the same metrics. If one reply outweighs all others together, add an alarm."""
         messages = [self.answers[row].message for row in kept]
         self.sorted_replies.notes += align_records(messages)
         share = largest_share(self.values[kept])

@@ -55,13 +55,13 @@ class SavedMemory:
     roster: Roster = field(default_factory=Roster)
     """Which client is on each node, and whether its last reply was kept."""
     arrays: tuple[tuple[str, tuple[int, ...], int, str], ...] = ()
-    """For each array of the model, the fields of its description, a `ModelArray`; empty before the first round."""
+    """The description of each array of the model, as the fields of a `ModelArray`; empty before the first round."""
     model: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     """The global model after the last round. It is only in the saved file. In memory this field is empty."""
     worked: tuple[str, ...] = ()
     """Which of `strategy`, `fallback`, `evaluation` and `filter` have worked at least once."""
     audit_head: str = ""
-    """A text that identifies the last entry of the audit trail, a file of decisions; empty without a trail."""
+    """A text that identifies the last entry of the audit trail (a file of decisions); empty without a trail."""
     format: int = FORMAT
 
     @property
@@ -173,7 +173,7 @@ class StateFolder:
         """Save the memory and the global model in one file.
 
         If writing fails, the federation goes on, but a restart would continue from an earlier round. If another
-        ServerApp has saved rounds in the folder meanwhile, nothing is overwritten and an `InputError` is raised.
+        ServerApp has written the file, raise an `InputError`, and do not overwrite the file.
         """
         if self.path is None:
             return

@@ -1,7 +1,8 @@
 """Subclasses of Flower's `Array` whose numbers are stored elsewhere: in the matrix of the round, or in a file.
 
-The matrix of the round is what the filter sees. It has a row for each reply. The subclasses take the place of the
-arrays in replies. So each model is in memory only once, or not at all. Strategies use them like any other `Array`.
+The matrix of the round is what the filter sees: it has a row for each reply. The arrays in a reply are replaced by
+objects of these subclasses. So each model is in memory only once, or not at all. Strategies use such an object like
+any other `Array`.
 """
 
 from __future__ import annotations

@@ -59,11 +59,11 @@ class FilteredStrategy(Strategy):
     ----------
     strategy
         The strategy to wrap. It may be one of Flower's wrappers for differential privacy. Do not put such a wrapper
-        around this object: it clips replies, and the filter must see the replies before they are clipped. If the
-        strategy overrides `start`, its own `start` carries out the rounds.
+        around a `FilteredStrategy`: the filter must see the replies before the wrapper clips them. If the strategy
+        overrides `start`, its own `start` carries out the rounds.
     filter
         Decides which clients to keep. Default: `Guard()`, which need not be told the number of attackers. If a
-        filter has a parameter `keep`, set it to a fraction, not to a number: some clients may not reply.
+        filter has a parameter `keep`, set it to a fraction, not to a number of clients: not all of them may reply.
     state_dir
         A folder in which the filter's memory, the bans and the global model are saved after each round. A ServerApp
         that is started again with this folder continues after the last saved round. Default: nothing is saved.
@@ -85,7 +85,7 @@ class FilteredStrategy(Strategy):
         aggregated. Use this if only a few of your models fit into memory. Default: the filter sees whole models.
     unscored
         A function that takes the name of a float array and returns True if the filter should not look at the array.
-        Such arrays are aggregated all the same. The filter never looks at integer arrays. Default: the function
+        Such arrays are still aggregated. The filter never looks at integer arrays. Default: the function
         returns True for the buffers of batch normalisation.
     identify
         A function that takes the `NodeInfo` of a node and returns the name of its client. No two clients may have
@@ -152,9 +152,9 @@ class FilteredStrategy(Strategy):
         self._claims = find_claims(strategy)  # the names of the metrics that give the weight of a reply
         self.server_test = ServerTest()
         """Tests models on data of the server. Filters can use it if `start` gets no `evaluate_fn`."""
-        self._start_test: ServerTest | None = None  # calls the `evaluate_fn` of the last `start`
+        self._start_test: ServerTest | None = None  # calls the `evaluate_fn` that `start` got last
         self.strict = False
-        """Whether every error of the filter or the strategy ends the run, even one that clients may have caused."""
+        """Whether every error of the filter or the strategy ends the run, even if clients may have caused it."""
         self._sent_at = 0.0
         self._matrix_memory = ReusedMemory()
 
@@ -214,8 +214,8 @@ class FilteredStrategy(Strategy):
     ) -> Sequence[ClientRecord]:
         """Let the filter choose among the answers, and return what happened to the client of each answer."""
         fallback, matrix, books = self.fallback, aggregation.matrix, self._books
-        # The weight of clients that are not in `known` is limited. With None, it is not: a filter without a memory
-        # treats all clients alike.
+        # The weight of clients that are not in `known` is limited. A filter without a memory treats all clients
+        # alike. Then `known` is None, and no weight is limited.
         known = None if self.defense.state is None else books.memory.roster.known
         try:
             round_ = Round(
@@ -303,8 +303,8 @@ class FilteredStrategy(Strategy):
         """Carry out the rounds that are left, as `flwr.serverapp.strategy.Strategy.start` does.
 
         `num_rounds` is the number of all rounds. It includes the rounds that earlier calls of `start` have done,
-        on this object or with the same `state_dir`. If there are such rounds, the next round starts from the global
-        model that they led to, and `initial_arrays` is not used.
+        on this object or with the same `state_dir`. If there are such rounds, the next round starts from the last
+        global model, and `initial_arrays` is not used.
 
         If the metrics of `evaluate_fn` hold a loss, the filter may use `evaluate_fn` to find out which of two
         groups of clients improves the model. If the filter does so in a round, it calls `evaluate_fn` a few times.

@@ -39,8 +39,8 @@ class WeightLimits:
     newcomers
         The largest share of the weight for all newcomers together: clients that are new, or whose last reply was
         not kept. The limit is for filters with a memory: an attacker can come back under new names, of which the
-        filter remembers nothing. The limit holds only if at least three clients, and a fifth of the round's
-        clients, are known. None: no limit.
+        filter remembers nothing. If fewer than three clients, or less than a fifth of the round's clients, are
+        known, the weight of newcomers is not limited in this round. None: no limit in any round.
     max_examples
         Refuse replies that claim more examples than this. None: no limit.
 
@@ -82,8 +82,8 @@ class WeightLimits:
         """Return the factor by which the weights of kept newcomers are multiplied.
 
         With this factor, the newcomers have at most the share `newcomers` of the weight of all kept clients. The
-        factor is 1 if the weights need not be lowered. It is 0 if the limit holds and the filter kept only
-        newcomers.
+        factor is 1 if the weights need not be lowered. It is 0 if the filter kept only newcomers, though enough
+        clients are known.
         """
         share = self.newcomers
         if share is None or known.all() or known.sum() < max(FEWEST_KNOWN, LEAST_KNOWN * known.size):

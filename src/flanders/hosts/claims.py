@@ -26,7 +26,7 @@ LONGEST_VALUE = 30
 def check_weight(name: str, weight: Any, most: float | None = None) -> float:
     """Return the weight that a client claims. Raise `BadReply` unless it is a positive finite number up to `most`.
 
-    `name` is what the message calls the weight. The default of `most` is `MOST_EXAMPLES`.
+    `name` is the name of the weight in the error message. The default of `most` is `MOST_EXAMPLES`.
 
     Examples
     --------
@@ -47,9 +47,9 @@ def check_weight(name: str, weight: Any, most: float | None = None) -> float:
 def capped_at_median(claims: Sequence[float], times: float | None) -> list[float]:
     """Return the claimed weights of a round. A weight above the limit is lowered to the limit.
 
-    The limit is the median of the claimed weights, multiplied by `times`. If `times` is None, there is no limit.
-    For an even number of claims, the median is the lower of the two middle claims. So in a round of two clients,
-    the larger claim cannot raise the limit.
+    The limit is the median of the claimed weights, multiplied by `times`. If `times` is None, there is no limit. If
+    the number of claims is even, two claims are in the middle, and the median is the lower one. So in a round of
+    two clients, the larger claim cannot raise the limit.
 
     Examples
     --------

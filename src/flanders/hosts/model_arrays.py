@@ -25,8 +25,8 @@ BUFFERS = ("running_mean", VARIANCE, "num_batches_tracked")
 WIDEST = 8
 """The most bytes that a number in a reply may have. Wider floats exist only on some machines."""
 FLOAT32 = np.dtype(np.float32)
-"""A filter gets all scored numbers in this type, or in float64 if one of the scored arrays has that type. In both
-cases a scored number must be within the range of float32."""
+"""A filter gets all scored numbers in this type, or in float64 if one of the scored arrays is float64. Even in an
+array of float64, a scored number must be within the range of float32."""
 KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
 """For each kind of numbers in the model, the kinds that a reply may have in their place. The letters are those of
 NumPy: floats (f), signed and unsigned integers (i, u), booleans (b)."""
@@ -56,28 +56,28 @@ def is_buffer(name: str) -> bool:
 
 @dataclass(frozen=True)
 class HostArray:
-    """One array of the global model."""
+    """The description of one array of the global model."""
 
     name: str
     shape: tuple[int, ...]
     start: int
-    """The position of its first number in the flat vector; -1 if the array is not scored."""
+    """The position of the array's first number in the flat vector; -1 if the array is not scored."""
     dtype: str = "float32"
-    """The type of its numbers in the global model from which `HostArrays.of` made this description."""
+    """The type of the array's numbers in the global model from which `HostArrays.of` made this description."""
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
+        """How many numbers the array holds."""
         return math.prod(self.shape)
 
     @property
     def scored(self) -> bool:
-        """Whether the filter looks at it."""
+        """Whether the filter looks at the array."""
         return self.start >= 0
 
     @property
     def columns(self) -> slice:
-        """The positions of its numbers in the flat vector."""
+        """The positions of the array's numbers in the flat vector."""
         return slice(self.start, self.start + self.size)
 
     def check(self, value: object) -> Numbers:
@@ -101,8 +101,8 @@ class HostArray:
     def check_variance(self, numbers: Numbers, before: Numbers) -> None:
         """Raise `BadReply` if this array holds variances, and a number of a reply is negative.
 
-        `numbers` are those of the reply, and `before` are those of the global model. If a variance of the global
-        model is negative, the reply may have that value or a higher one.
+        `numbers` is the array in the reply, and `before` is the same array in the global model. If a variance in
+        `before` is negative, the reply may have this value or a higher one in its place.
         """
         wrong = self.name.rpartition(".")[2] == VARIANCE and bool(np.any(numbers < np.minimum(before, 0)))
         if wrong:
@@ -173,7 +173,7 @@ class HostArrays:
         return vector
 
     def cut(self, vector: Vector, record: Mapping[str, Array]) -> dict[str, Numbers]:
-        """Return the scored arrays that make up a flat vector, by name. Their types are those in `record`."""
+        """Cut a flat vector into the scored arrays, and return them by name. Their types are those in `record`."""
         return {
             array.name: vector[array.columns].reshape(array.shape).astype(np.dtype(record[array.name].dtype))
             for array in self.arrays
@@ -203,7 +203,7 @@ class HostArrays:
     def check_all(self, record: Mapping[str, Array], name: str) -> None:
         """Raise an `InputError` if a model of the server has an array that `HostArray.check` refuses.
 
-        `name` is what the message calls the model.
+        `name` is the name of the model in the error message.
         """
         for array in self.arrays:
             try:

@@ -1,8 +1,8 @@
 """The function `check_refusals`: raises an error if all replies of a round are refused for the same reason.
 
-A reply is refused if it cannot be used, e.g. because an array has a wrong shape. If this happens to all replies,
-the cause is probably a mistake in the settings of the server or in the code of all clients, and not a malicious
-client.
+A reply is refused if it cannot be used, e.g. because an array has a wrong shape. If all replies are refused, the
+cause is probably not a malicious client. It is probably a mistake in the settings of the server, or in the code
+that all clients run.
 """
 
 from __future__ import annotations

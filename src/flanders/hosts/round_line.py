@@ -1,4 +1,4 @@
-"""Functions that describe the record of a round in one line of the log."""
+"""Functions that describe a round in one line of the log, for the wrappers for Flower and NVFLARE."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _several(clients: Sequence[ClientRecord], label: Label) -> str:
 
 
 def why(client: ClientRecord) -> str:
-    """Return why a client was not kept. If a dropped client has a score, the text begins with the score."""
+    """Return in words why a client was not kept. For a dropped client with a score, the score comes first."""
     if client.fate is not Fate.DROPPED or math.isnan(client.score):
         return client.reason
     chance = "" if math.isnan(client.probability) else f", probability of malice {client.probability:.2f}"

@@ -1,7 +1,7 @@
-"""Checks of arrays that the filter does not look at: the buffers of batch normalisation, and integers.
+"""Checks of unscored arrays: those that the filter does not look at.
 
-These arrays are aggregated all the same, so an attacker could ruin the model with them. The checks refuse extreme
-values.
+The unscored arrays are the buffers of batch normalisation, and integers. They are aggregated, too, so an attacker
+could ruin the model with them. The checks refuse replies in which such an array has extreme values.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from flanders.hosts.model_arrays import HostArray, Numbers
 from flanders.round import ClientId
 
 FARTHEST = 50.0
-"""A reply is refused if the change of such an array is more than this many times the usual change. `far_clients`
-says what is usual. The default filter has the same limit for the lengths of updates: honest updates differ by
-less."""
+"""A reply is refused if an unscored array has changed more than this many times as much as usual. `far_clients`
+says what is usual. The default filter has the same limit for the lengths of updates, since the lengths of honest
+updates differ by less."""
 
 
 def far_clients(
     places: Sequence[HostArray], before: Mapping[str, Numbers], away: Mapping[ClientId, Sequence[float]]
 ) -> dict[ClientId, str]:
-    """Return the clients with an array that changes too much, and for each client which array it is, in words.
+    """Return the clients with an unscored array that has changed too much, each with a sentence about this array.
 
-    `places` are the arrays, and `before` is the global model. `away` has a list for each client: for each array,
-    the largest absolute change of a number in it. The usual change of an array is the larger of two numbers: the
-    median of these changes over the clients, and the largest absolute number of the array in the global model. The
-    limit is `FARTHEST` times the usual change.
+    `places` describes the unscored arrays, and `before` is the global model. The change of an array is the largest
+    absolute change of a number in it. `away` has a list for each client, with the change of each array.
+
+    The usual change of an array is the median of its changes over the clients. If the array has numbers that are
+    larger than this median, the usual change is the largest absolute number of the array in the global model. A
+    change of more than `FARTHEST` times the usual change is too much.
     """
     far: dict[ClientId, str] = {}
     for i, place in enumerate(places if away else ()):

@@ -50,6 +50,7 @@ from flanders.round import ClientId, Evaluate, Round
 EvaluateParams = Callable[[Mapping[str, Array]], FloatVector | float]
 """A function that takes a model, as arrays by name, and returns its losses on examples of the server."""
 STAYS = "the global model stays"
+"""The end of messages about a round without a new model."""
 
 
 class FilteredAggregator(ModelAggregator):
@@ -58,10 +59,10 @@ class FilteredAggregator(ModelAggregator):
     Replies are checked one by one. A client whose reply cannot be used is left out of the round. A
     `flanders.Defense` filters and aggregates the other replies.
 
-    NVFLARE writes the arguments of this class into the configuration of the job, and builds the aggregator from
-    them again on the server. So each argument must be a plain value, or an object of an importable class. NVFLARE
-    builds such an object again, too. So its class must store each of its arguments in an attribute of the same
-    name. All filters and aggregators of this package do so.
+    NVFLARE writes the arguments of this class into the configuration of the job. The server builds the aggregator
+    again from this configuration. So each argument must be a plain value, or an object that can be built again in
+    the same way: its class can be imported, and stores each of its own arguments in an attribute of the same name.
+    All filters and aggregators of this package are such objects.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ class FilteredAggregator(ModelAggregator):
         Default: `aggregator`.
     evaluate
         An object that is called with a model, as arrays by name, and returns its losses on examples of the server.
-        Some filters use these losses to decide better, above all if most clients are malicious.
+        Some filters decide better with these losses, above all if most clients are malicious.
     state_dir
         A folder on the server in which the filter's memory is saved after each round. A later job with the same
         folder continues with this memory. Default: nothing is saved.
@@ -151,8 +152,8 @@ class FilteredAggregator(ModelAggregator):
     def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
         """Check the reply of a client, and return whether it can be used.
 
-        Workflows that pass a reply as a `Shareable`, such as `ScatterAndGather`, call this method. `FedAvg` calls
-        `accept_model`.
+        Some workflows of NVFLARE, such as `ScatterAndGather`, call this method and pass a `Shareable`. `FedAvg`
+        calls `accept_model` and passes an `FLModel`.
         """
         self.fl_ctx = fl_ctx
         # NVFLARE has authenticated this name. A name in the reply itself could be false.

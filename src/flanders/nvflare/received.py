@@ -91,8 +91,8 @@ class StartModel:
     def params_of(self, row: Vector, unscored: Mapping[str, Numbers]) -> dict[str, Array]:
         """Return a model as arrays by name, of the same library and types as the global model.
 
-        `row` has its scored arrays, and `unscored` the others. An array that is missing in `unscored` is taken from
-        the global model.
+        `row` has the scored arrays of the model, and `unscored` has its other arrays. An array that is missing in
+        `unscored` is taken from the global model.
         """
         numbers = {**self.numbers, **self.arrays.cut(row, self.numbers), **unscored}
         return {name: as_given(numbers[name], value) for name, value in self.params.items()}
@@ -175,9 +175,9 @@ def client_of(name: object) -> ClientId:
 
 
 def as_given(numbers: Numbers, value: Array) -> Array:
-    """Return an array of NumPy as an array of the library of `value`.
+    """Convert an array of NumPy to the library of `value`, which is NumPy or PyTorch.
 
-    If `value` is a tensor of PyTorch, the result has its type and is on its device.
+    If `value` is a tensor, the result has the type of `value`, and is on the same device.
     """
     if array_api_compat.is_torch_array(value):
         xp = array_api_compat.array_namespace(value)

@@ -16,12 +16,13 @@ FILE = "flanders-nvflare.npz"
 FORMAT = 1
 """The version of the file's format. A file of another version is refused."""
 ELSEWHERE = "To start afresh, name another `state_dir`."
+"""The end of many error messages."""
 
 
 @saveable
 @dataclass(frozen=True, eq=False)
 class SavedDefense:
-    """The content of the file, which is written after each round."""
+    """The content of the file in the `state_dir`. The file is written after each round."""
 
     defense: DefenseState
     rounds: int
@@ -40,8 +41,8 @@ def save_defense(folder: Path, defense: Defense, rounds: int, arrays: HostArrays
 def recall_defense(folder: Path, defense: Defense, arrays: HostArrays) -> int:
     """Restore a defense from the memory in a folder. Return the number of rounds in this memory.
 
-    If the folder has no memory, return 0. `arrays` describes the global model. A memory of another model is an
-    error.
+    If the folder has no memory, return 0. `arrays` describes the global model. If the memory was saved for a model
+    with other arrays, raise an `InputError`.
     """
     path = folder / FILE
     if not path.exists():

@@ -23,29 +23,30 @@ ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string":
 An answer is yes, no or unknown.
 """
 SCORE_REASON = re.compile(r"score [-+.\dainfe]+")
-"""The pattern of reasons that only repeat the score. In place of such a reason the page gets the word `score`.
-The number of the score is in the page anyway."""
+"""The pattern of reasons that only repeat the score. In place of such a reason the page gets the word `score`. The
+page has the number anyway."""
 
 PageData = dict[str, Any]
 """A part of the page's data, ready for JSON."""
 
 
 def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, until: int | None = None) -> PageData:
-    """Return all fields of `ClientRecord` for at most `rows` clients of a run, from column `since` to `until - 1`.
+    """Return all fields of `ClientRecord` for at most `rows` clients of a run.
 
-    A column is a round. If `until` is None, all columns from `since` on are returned. The different texts of a
-    field have at most `characters` characters together. If the run has more clients than `rows`, `choose_rows`
-    chooses the clients that are shown.
+    Only the rounds from position `since` to position `until - 1` are returned. If `until` is None, all rounds from
+    `since` on are returned. If the run has more clients than `rows`, `choose_rows` chooses some of them. If the
+    different texts of a field have more than `characters` characters together, the rarest texts are left out.
     """
     total = run.totals.clients
     if rows == 0 or run.rounds.size == 0:
         return {"shown": 0, "total": total, "shortened": False}
     all_fit = len(run.clients) <= rows
-    chosen, spread = np.arange(len(run.clients)), np.ones(len(run.clients), dtype=bool)
+    chosen, evenly = np.arange(len(run.clients)), np.ones(len(run.clients), dtype=bool)
     if not all_fit:
-        chosen, spread = choose_rows(run.not_kept, rows)
-    if run.spread is not None:
-        spread = spread & run.spread if (spread & run.spread).any() else spread
+        chosen, evenly = choose_rows(run.not_kept, rows)
+    if run.evenly_chosen is not None:
+        both = evenly & run.evenly_chosen
+        evenly = both if both.any() else evenly
     columns = slice(since, until)
     fields: dict[str, PageData | None] = {}
     shortened = False
@@ -62,7 +63,7 @@ def encode_clients(run: RunData, rows: int, characters: int, since: int = 0, unt
         "shown": int(chosen.size),
         "total": total,
         "ids": [page_id(run.clients[i]) for i in chosen],
-        "spread": None if all_fit and run.spread is None else np.flatnonzero(spread[chosen]).tolist(),
+        "spread": None if all_fit and run.evenly_chosen is None else np.flatnonzero(evenly[chosen]).tolist(),
         "since": since,
         "fields": fields,
         "shortened": shortened,
@@ -80,7 +81,7 @@ def _pack(array: NDArray[Any]) -> str:
 
 
 def _number_field(values: FloatMatrix) -> PageData | None:
-    """Return numbers for the page as float32. Finite numbers stay finite. None if no number is finite."""
+    """Return numbers for the page as float32. Finite numbers stay finite. Return None if no number is finite."""
     if not np.isfinite(values).any():
         return None
     largest = float(np.finfo(np.float32).max)
@@ -91,7 +92,7 @@ def _number_field(values: FloatMatrix) -> PageData | None:
 def _text_field(texts: TextMatrix, chosen: IntVector, columns: slice, characters: int) -> tuple[PageData, bool]:
     """Return the texts for the page, and whether some were left out.
 
-    If the different texts have more than `characters` characters together, the rarest are left out.
+    If the different texts have more than `characters` characters together, the rarest texts are left out.
     """
     cells = texts.codes[chosen, columns]
     codes, places, counts = np.unique(cells, return_inverse=True, return_counts=True)

@@ -1,4 +1,7 @@
-"""The class `ComparedRuns`: labels for the runs of a results file, and which runs to show next to each other."""
+"""The class `ComparedRuns`: labels for the runs of a results file, and which runs to show next to each other.
+
+The HTML page and the figures use it.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +47,14 @@ def _words(key: str) -> str:
 class ComparedRuns:
     """The runs of one results file, compared with each other.
 
-    The methods take the position of a run in `runs`.
+    Most methods take the position `i` of a run in `runs`.
 
     Attributes
     ----------
     runs
         The runs, in the order of the results file.
     flat
-        The values of each run's spec by dotted keys. The spec describes the run.
+        The values of each run's spec, the description of the run, by dotted keys such as `filter.name`.
     free
         For each run, whether the run is known to have no attack.
     varying
@@ -76,8 +79,9 @@ class ComparedRuns:
     def defence(self, i: int) -> str:
         """Return the filter and the aggregator of run `i` as text, e.g. `flanders (keep 6) + fedavg`.
 
-        The filter `keep-all` is not named. Three things are named only if runs differ in them: the parameters, the
-        fallback, and whether the aggregator is told the number of malicious clients (`informed`).
+        The filter `keep-all`, which drops nobody, is not named. Three things are named only if runs differ in them:
+        the parameters, the fallback, and whether the aggregator is told the number of malicious clients
+        (`informed`).
         """
         flat = self.flat[i]
         chain = preaggregator_names(self.runs[i].spec) if "aggregator.preaggregators" in flat else []
@@ -107,9 +111,9 @@ class ComparedRuns:
         return f"{names or 'attack'} {flat[FRACTION]:.0%}" if FRACTION in flat else names or "attack"
 
     def setting(self, i: int) -> str:
-        """Return as text the values of run `i` in which runs differ, except attack, defence and seed.
+        """Return as text the values of run `i` in which runs differ, e.g. `alpha 0.5`.
 
-        For example, `alpha 0.5`.
+        Attack, defence and seed are left out.
         """
         return " · ".join(self._detail(key, value) for key, value in self.other_details(i) if key != SEED)
 
@@ -124,8 +128,8 @@ class ComparedRuns:
     def settings(self) -> list[list[int]]:
         """Return groups of runs. The runs of a group differ only in their defence and seed.
 
-        A group is left out if one of its runs is the attack-free `twin` of a run with an attack: the figures of the
-        attacked run show its twin, too. If this would leave out every group, all groups are returned.
+        A group is left out if one of its runs is the attack-free `twin` of a run with an attack. The figures of the
+        run with the attack show the twin, too. If no group is left, all groups are returned.
         """
         groups: dict[str, list[int]] = defaultdict(list)
         for i, flat in enumerate(self.flat):
@@ -138,7 +142,7 @@ class ComparedRuns:
     def twin(self, i: int) -> int | None:
         """Return the attack-free run that is most similar to run `i` and has the same dataset and model.
 
-        None if there is no such run.
+        Return None if there is no such run.
         """
         key = self._without(i, (THREAT,))
         if key not in self._twins:
@@ -159,8 +163,9 @@ class ComparedRuns:
     def _distance(self, i: int, j: int) -> tuple[int, int, bool]:
         """Return how much run `j` differs from run `i`, as a tuple. Smaller tuples mean more similar runs.
 
-        The first number counts the different values outside of attack and defence. The second number counts the
-        different values of the defence. The last entry tells whether run `j` has a filter.
+        Runs are compared by the first number, then by the second, then by the last entry. The first number counts
+        the values that differ outside of attack and defence. The second number counts the values of the defence
+        that differ. The last entry tells whether run `j` has a filter: a run without one is more similar.
         """
         first, second = self.flat[i], self.flat[j]
         differing = [section_of(k) for k in first.keys() | second.keys() if first.get(k) != second.get(k)]

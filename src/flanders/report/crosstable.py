@@ -145,7 +145,7 @@ class Grid:
     columns: list[str]
     """The name of the defence of each column."""
     means: list[list[float]]
-    """The means over seeds, as a list of rows. A cell without a run that is done has NaN."""
+    """The means over seeds, as a list of rows. A mean is NaN if no run with this attack and defence is done."""
     words: str
     """What the measure is, in words."""
 
@@ -153,7 +153,7 @@ class Grid:
 def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accuracy") -> Grid | None:
     """Return the means of `metric` over the seeds, from all runs that are done.
 
-    None if no such run has a value of `metric`.
+    Return None if no run that is done has a value of `metric`.
     """
     measured = METRICS[metric]
     done = [s for s in read_summaries(results) if s.status == "done"]
@@ -174,7 +174,8 @@ def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accurac
 def _cells(done: Sequence[RunSummary], metric: Metric) -> tuple[list[str], Cells]:
     """Return the keys of the columns that describe a row, and the values for each row and defence.
 
-    A row is described by the values in which runs differ, its attack, and the share of malicious clients, `r`.
+    The columns that describe a row are the values in which runs differ, the attack, and `r`, the share of malicious
+    clients.
     """
     flats = relative_counts([flat_spec(s.spec) for s in done])
     not_settings = (*ATTACK_KEYS, SEED, "live")
@@ -243,7 +244,7 @@ def without_shared_part(defences: Sequence[str]) -> list[str]:
 
 
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:
-    """Return the keys of the defence in which runs of the same row and seed differ, except names."""
+    """Return the parameters of the defence, as keys, in which runs of the same row and seed differ."""
     groups: dict[tuple[object, ...], list[Table]] = defaultdict(list)
     for row, flat in zip(rows, flats, strict=True):
         groups[row, flat.get(SEED)].append(flat)

@@ -1,4 +1,4 @@
-"""Writes the charts of the report as files for papers."""
+"""Writes the charts of the report as files for papers, for the command `flanders plot`."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ def write_figures(
     format
         `pdf`, `svg` or `png`.
     only
-        The names of the figures to draw. Default: `grid` if there are several settings. If there is only one,
-        all figures except `grid`.
+        The names of the figures to draw. Default: `grid` if there are several settings, else all other figures.
     wheres
         Conditions on the runs, e.g. `attack=lie`; see `flanders.report.where`.
 

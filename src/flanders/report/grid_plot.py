@@ -1,4 +1,7 @@
-"""Draws the figure `grid`: a heat map of accuracies, with a row for each attack and a column for each defence."""
+"""Draws the figure `grid` of the command `flanders plot`.
+
+It is a heat map of accuracies, with a row for each attack and a column for each defence.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from flanders.report.crosstable import Grid
 from flanders.report.plots import COLUMN, NothingToDraw, new_figure
 
 PAGE = 7.0
-"""The width of a two-column page, both columns together, in inches."""
+"""The width of both columns of a two-column page together, in inches."""
 LETTER = 0.062
-"""About the width of a letter of a tick label, in inches."""
+"""About the width of one letter in the names of rows and columns, in inches."""
 CELL = 0.34
 """The smallest width of a cell in which a number can be read, in inches."""
 MOST = 40

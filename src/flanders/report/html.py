@@ -1,4 +1,4 @@
-"""Writes the report: one HTML file that shows a results file. It needs no server and no network."""
+"""Writes the report of the command `flanders report`: one HTML file that needs no server and no network."""
 
 from __future__ import annotations
 

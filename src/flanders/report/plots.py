@@ -1,4 +1,4 @@
-"""Draws the figures of a report with matplotlib."""
+"""Draws the figures of the command `flanders plot` with matplotlib, except the figure `grid`."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ MISSED, WRONGED = "#FF5A36", "#FF9DE1"
 honest client that was dropped. No score is drawn in one of these two colours."""
 Style = dict[str, Any]
 """Keyword arguments of matplotlib."""
-SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO)
+SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INDIGO)  # the colours of lines
 DASHES: Sequence[Any] = (
     "-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5, 1.5, 1.5))
 )  # fmt: skip
-"""The styles of lines. With five styles and seven colours, 35 lines differ from each other."""
+"""The styles of lines. Five styles and seven colours make 35 lines that differ from each other."""
 FATE_MARKERS = {Fate.REFUSED: "x", Fate.BANNED: "s", Fate.SILENT: "$○$"}
-"""The markers of clients without a score: no reply came, or the reply could not be used."""
-PHASE_COLORS = (SKY, VERMILLION, BLUE, GREEN, ORANGE, PURPLE, GREY)
+"""The markers of clients that were not asked, did not reply, or sent a reply that could not be used."""
+PHASE_COLORS = (SKY, VERMILLION, BLUE, GREEN, ORANGE, PURPLE, GREY)  # the colours of the phases of a round
 STYLE: Any = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -88,7 +88,7 @@ FIGURES = ("accuracy", "scores_heatmap", "score_distributions", "precision_recal
 def draw_figures(
     compared: ComparedRuns, group: Sequence[int], only: Sequence[str] = FIGURES
 ) -> Iterator[tuple[str, Figure]]:
-    """Draw figures of one setting, and yield the name of each figure and the figure.
+    """Draw figures of one setting, and yield each figure with its name.
 
     `group` has the runs with this setting, as positions in `compared.runs`. `only` has the names of the figures.
     """

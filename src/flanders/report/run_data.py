@@ -1,4 +1,7 @@
-"""The class `RunData`: one run as arrays, with its rounds and what happened to its clients in each round."""
+"""The class `RunData`: one run as arrays, with its rounds and what happened to its clients in each round.
+
+The HTML page and the figures are made from it.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from flanders.results.tree import Table
 from flanders.round import ClientId
 
 BoolMatrix = NDArray[np.bool_]
+"""A matrix of true and false."""
 NO, YES, UNKNOWN = 0, 1, 2
 """The values in a matrix of answers. Each cell of the matrix answers a question about one client in one round, for
 example whether the client is malicious."""
@@ -74,9 +78,9 @@ class RunData:
     """One run: its T finished rounds, and what happened to each of C clients in each round.
 
     `rounds` and each vector of `measures` have a value for each round. Matrices are `(C, T)`: a row for each
-    client, a column for each round. If a client has no record in a round, `present` is false in this cell. The
-    other matrices have no value there: NaN, `UNKNOWN` or an empty text. If a run has very many clients, only some
-    of them have a row. `totals` counts all clients.
+    client, a column for each round. If a client has no record in a round, `present` is false there, and the other
+    matrices hold NaN, `UNKNOWN` or an empty text. If a run has very many clients, only some of them have a row.
+    `totals` counts all clients.
     """
 
     id: str
@@ -99,11 +103,11 @@ class RunData:
     message: str = ""
     """Why the run failed, or why it could not be read."""
     totals: Totals = field(default_factory=Totals)
-    spread: BoolVector | None = None
-    """For each row, whether its client was chosen to represent all clients. None if every client has a row.
+    evenly_chosen: BoolVector | None = None
+    """For each row, whether its client was picked out of the list of all clients at equal distances.
 
-    If only some clients have a row, they are chosen in two ways. The clients that represent all clients stand at
-    equal distances in the list of all clients. The other clients are those that were most often not kept.
+    The clients that were picked in this way represent all clients. The other rows belong to the clients that were
+    most often not kept. None if every client has a row.
     """
 
     @property
@@ -118,7 +122,7 @@ class RunData:
 
     @property
     def attack_success(self) -> FloatVector:
-        """How often the attacker gets the class that it wants; see `RoundRecord.attack_success`."""
+        """How often the model gives the answer that the attacker wants; see `RoundRecord.attack_success`."""
         return self.measures["attack_success"]
 
     @property
@@ -133,7 +137,7 @@ class RunData:
 
     @property
     def score(self) -> FloatMatrix:
-        """The score of each client: higher is more abnormal. NaN if the filter did not judge the client."""
+        """The score of each client: higher is more suspicious. NaN if the filter did not judge the client."""
         return self.numbers["score"]
 
     @property

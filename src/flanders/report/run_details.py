@@ -1,4 +1,7 @@
-"""Reads one run of a results file in detail: its rounds, the clients that were not kept, and the reasons."""
+"""Reads one run of a results file in detail: its rounds, the clients that were not kept, and the reasons.
+
+The command `flanders show RESULTS RUN` prints them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reads the runs of a results file into arrays, one round at a time, with a limit on the memory."""
+"""Reads the runs of a results file into `RunData` objects, which consist of arrays.
+
+One round is read at a time. To save memory, only some clients get a row if a run has very many clients.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,7 @@ MOST_CELLS = 2_000_000
 """The most cells in an array of a run. An array has a cell for each row and round. With this limit, all arrays of a
 run together take about 100 MB."""
 MOST_ALARMS = 500
-"""At most this many alarms of a run are stored. If there are more, only the latest are stored. There is a limit,
-since a long run may have an alarm in every round."""
+"""At most this many alarms of a run are stored, the latest ones. A long run may have an alarm in every round."""
 FIELDS = tuple(column for column in CLIENT_COLUMNS if column.name != "client")
 """The columns of the table `client` except the client's id."""
 
@@ -44,8 +46,8 @@ class ChosenClients:
     """The clients of a run that get a row in the arrays, if not all of them do."""
 
     clients: Collection[ClientId]
-    spread: Collection[ClientId]
-    """The chosen clients that represent all clients: they stand at equal distances in the list of all clients.
+    evenly: Collection[ClientId]
+    """Those of `clients` that were picked out of the list of all clients at equal distances.
 
     The other chosen clients are those that were most often not kept.
     """
@@ -92,7 +94,7 @@ class GrowingRun:
         )
 
     def replace_measures(self, rows: Sequence[Sequence[float]]) -> None:
-        """Replace the measures of all rounds. An accuracy may be measured after its round was written.
+        """Replace the measures of all rounds, since a measure may be added after its round was written.
 
         `rows` has a row for each round, with the numbers in the order of `MEASURES`.
         """
@@ -160,9 +162,9 @@ class GrowingRun:
                 numbers[name] = self._matrix(name, place, np.full(shape, np.nan))
         measures = np.array(self._measures, dtype=float).reshape(len(self.numbers), len(MEASURES))
         counts = {fate: np.array([fates[fate] for fates in self._fates], dtype=np.int64) for fate in Fate}
-        spread = None
+        evenly = None
         if self._chosen is not None:
-            spread = np.array([clients[i] in self._chosen.spread for i in order], dtype=bool)
+            evenly = np.array([clients[i] in self._chosen.evenly for i in order], dtype=bool)
         return RunData(
             id=id_,
             spec=json.loads(spec),
@@ -181,7 +183,7 @@ class GrowingRun:
                 fates={fate: count for fate, count in counts.items() if count.any()},
                 alarms=tuple(self._alarms),
             ),
-            spread=spread,
+            evenly_chosen=evenly,
         )
 
     def _matrix(self, name: str, place: IntVector, empty: NDArray[Any]) -> NDArray[Any]:
@@ -199,9 +201,9 @@ def by_id(client: ClientId) -> tuple[bool, ClientId]:
 def read_results(path: Path, most_rows: int | None = None) -> list[RunData]:
     """Read all runs of a results file, in the order in which they were added.
 
-    Other processes may write to the file at the same time. What is read is the state of the file at one moment. If
-    `most_rows` is given, it limits how many clients of a run get a row in the matrices; see `choose_clients`. A run
-    that cannot be read has a message and no rounds.
+    Other processes may write to the file at the same time. All runs are read as they were at one moment. At most
+    `most_rows` clients of a run get a row in the matrices; see `choose_clients`. By default, all clients get a row.
+    A run that cannot be read has a message and no rounds.
     """
     path = Path(path)
     if path.is_dir():
@@ -225,10 +227,10 @@ def _read_run(
 
 
 def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> ChosenClients | None:
-    """Return the clients of a run that get a row. None if every client gets a row.
+    """Return the clients of a run that get a row. Return None if every client gets a row.
 
-    At most `most` clients get a row. If the run has many rounds, fewer clients get a row, so that an array has
-    at most `MOST_CELLS` cells. But at least `FEWEST_ROWS` clients get a row. `choose_rows` chooses the clients.
+    At most `most` clients get a row. In a run with many rounds, fewer clients get a row, so that an array has at
+    most `MOST_CELLS` cells. But at least `FEWEST_ROWS` clients get a row. `choose_rows` chooses the clients.
     """
     [[rounds, records]] = connection.execute(
         "SELECT (SELECT count(*) FROM round WHERE run = :run), (SELECT count(*) FROM client WHERE run = :run)",
@@ -243,17 +245,16 @@ def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> Chose
     if len(counts) <= most:
         return None
     counts.sort(key=lambda row: by_id(row[0]))
-    rows, spread = choose_rows(np.array([not_kept for _, not_kept in counts]), most)
-    return ChosenClients({counts[i][0] for i in rows}, {counts[i][0] for i in np.flatnonzero(spread)})
+    rows, evenly = choose_rows(np.array([not_kept for _, not_kept in counts]), most)
+    return ChosenClients({counts[i][0] for i in rows}, {counts[i][0] for i in np.flatnonzero(evenly)})
 
 
 def choose_rows(not_kept: NDArray[Any], most: int) -> tuple[IntVector, BoolVector]:
     """Choose `most` of all clients, in two ways.
 
-    Half of the chosen clients represent all clients: they stand at equal distances in the list of all clients. The
-    other half are the clients that were most often not kept. `not_kept` has the number of rounds in which each
-    client was not kept. Return the positions of the chosen clients, and for every client whether it was chosen to
-    represent all clients.
+    Half of them are picked out of the list of all clients at equal distances, to represent all clients. The other
+    half are the clients that were most often not kept. `not_kept` has the number of rounds in which each client was
+    not kept. Return the positions of the chosen clients, and for every client whether it is in the first half.
 
     Examples
     --------
@@ -261,12 +262,12 @@ def choose_rows(not_kept: NDArray[Any], most: int) -> tuple[IntVector, BoolVecto
     (array([0, 2, 6, 7]), array([ True, False, False, False, False, False, False,  True]))
     """
     n = len(not_kept)
-    spread = np.zeros(n, dtype=bool)
-    spread[np.linspace(0, n - 1, most if n <= most else (most + 1) // 2).round().astype(int)] = True
+    evenly = np.zeros(n, dtype=bool)
+    evenly[np.linspace(0, n - 1, most if n <= most else (most + 1) // 2).round().astype(int)] = True
     worst = np.argsort(-not_kept, kind="stable")
-    chosen = spread.copy()
-    chosen[worst[~spread[worst]][: max(0, most - int(spread.sum()))]] = True
-    return np.flatnonzero(chosen), spread
+    chosen = evenly.copy()
+    chosen[worst[~evenly[worst]][: max(0, most - int(evenly.sum()))]] = True
+    return np.flatnonzero(chosen), evenly
 
 
 def _measure(record: RoundRecord, name: str) -> float:

@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 
 RANGE, STD, CI, NONE = "range", "std", "ci", "none"
 SPREADS = (RANGE, STD, CI, NONE)
+"""The names of the spreads. With `none`, a table shows only the mean."""
 SPREAD_WORDS = {
     RANGE: "mean over seeds [lowest, highest seed]",
     STD: "mean over seeds ± standard deviation",
@@ -47,8 +48,8 @@ def student_quantile(freedom: int, level: float = 0.95) -> float:
     """Return half the width of a two-sided confidence interval of a mean, in standard errors.
 
     `level` is the probability that the interval contains the true mean. The result is a quantile of Student's t
-    distribution with `freedom` degrees of freedom. Python's standard library does not have this quantile. So the
-    area under the density is computed by Simpson's rule, and the quantile by bisection.
+    distribution with `freedom` degrees of freedom. Python's standard library does not have this quantile. So it is
+    found by bisection here. The area under the density up to a guess is computed by Simpson's rule.
 
     Examples
     --------

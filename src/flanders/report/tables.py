@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 
 Rows = Sequence[Sequence[str]]
+"""The texts of the cells of a table, row by row."""
 Places = Collection[tuple[int, int]]
 """The positions of some cells: the row and the column of each cell, counted from 0."""
 
@@ -57,8 +58,8 @@ def text_table(
 ) -> str:
     """Return a table as plain text. Lines have at most `width` characters, if no single column needs more.
 
-    If the table is too wide, it is cut into several tables, one below the other. Each of them begins with the first
-    `fixed` columns. Long headings take several lines. `*` marks the cells in `bold`.
+    If the table is too wide, it is cut into several tables, one below the other. Each of these tables begins with
+    the first `fixed` columns. Long headings take several lines. `*` marks the cells in `bold`.
     """
     marked = [[f"{x}*" if (i, j) in bold else x for j, x in enumerate(row)] for i, row in enumerate(rows)]
     wide = [max(len(row[j]) for row in marked) for j in range(len(header))]
@@ -77,7 +78,10 @@ def text_table(
 
 
 def _pages(widths: Sequence[int], fixed: int, width: int) -> list[list[int]]:
-    """Cut a wide table into several. Return the columns of each: the first `fixed` ones, and others that fit."""
+    """Cut a wide table into several tables, and return the columns of each table.
+
+    Each table has the first `fixed` columns, and as many other columns as fit into `width` characters.
+    """
     first = list(range(fixed))
     room = width - sum(widths[j] + 2 for j in first)
     pages: list[list[int]] = [[]]
@@ -92,7 +96,7 @@ def _pages(widths: Sequence[int], fixed: int, width: int) -> list[list[int]]:
 
 
 def _wrapped(name: str, width: int) -> list[str]:
-    """Return the lines of a heading. They are broken at spaces and hyphens, and inside words that are too long."""
+    """Return the lines of a heading. It is broken at spaces and hyphens, and inside words that are too long."""
     return textwrap.wrap(name, width) or [""]
 
 

@@ -1,4 +1,7 @@
-"""Prints results as tables or as JSON. If the output is not a terminal, the columns of a table are plain text."""
+"""Prints results as tables or as JSON, for example for `flanders show`.
+
+In a terminal, the package `rich` draws the tables if it is installed. Otherwise the tables are plain text.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +146,7 @@ def _print_not_kept(clients: Sequence[ClientDetails], path: Path) -> None:
 
 
 def print_table(rows: Sequence[Sequence[str]], columns: Sequence[str], title: str = "") -> None:
-    """Print a table. In a terminal, it is at most as wide as the terminal. Elsewhere its width has no limit."""
+    """Print a table. In a terminal, the table is at most as wide as the terminal. Elsewhere it may be wider."""
     if sys.stdout.isatty() and find_spec("rich") is not None:  # rich is installed with the extra `sim`
         from rich.box import SIMPLE
         from rich.console import Console

@@ -1,6 +1,6 @@
 """Chooses the runs that fulfil the conditions of the option `--where`, such as `attack=lie`.
 
-A condition names a value that the spec of a run must have. The spec describes the run: data, attack, defence.
+A condition names a value that the spec of a run must have. The spec is the description of the run.
 """
 
 from __future__ import annotations

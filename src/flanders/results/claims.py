@@ -26,7 +26,7 @@ LARGEST_PROCESS = 2**31
 def this_machine() -> str:
     """Return a text that identifies this machine, its boot and its container.
 
-    Two running processes for which this text is the same have different process ids.
+    Among the running processes with the same text, no two have the same process id.
     """
     parts = [socket.gethostname()]
     try:

@@ -1,6 +1,6 @@
 """Measures of how well a filter found the malicious clients.
 
-They are precision, recall, F1, the false-positive rate, and the area under the ROC curve.
+The measures are precision, recall, F1, the false-positive rate, and the area under the ROC curve.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def area_under_curve(rounds: Iterable[tuple[NDArray[np.bool_], FloatVector]]) ->
     """Return the area under the ROC curve: how often a malicious client has a higher score than an honest one.
 
     Each round is given as two arrays: which clients are malicious, and the scores of the clients. Only clients of
-    the same round are compared, since scores of different rounds are not comparable. Equal scores count half.
-    Clients without a score (NaN) are left out. The result is NaN if there is nothing to compare.
+    the same round are compared, since scores of different rounds are not comparable. A pair of clients with equal
+    scores counts half. Clients without a score (NaN) are left out. The result is NaN if there is no pair.
 
     Examples
     --------
@@ -105,8 +105,8 @@ def area_under_curve(rounds: Iterable[tuple[NDArray[np.bool_], FloatVector]]) ->
         _, group, size = np.unique(scores[judged], return_inverse=True, return_counts=True)
         rank = (np.cumsum(size) - (size - 1) / 2)[group]  # from 1; equal scores share their mean rank
         b = int(bad.sum())  # the number of malicious clients
-        # The rank of a malicious client counts this client and all clients below it. If there were only malicious
-        # clients, the sum of their ranks would be 1 + 2 + ... + b. The rest of the sum counts honest clients.
+        # The rank of a malicious client counts this client and all clients with a lower score. The malicious
+        # clients alone contribute 1 + 2 + ... + b to the sum of these ranks. The rest counts the honest clients.
         wins += float(rank[bad].sum()) - b * (b + 1) / 2
         pairs += b * (len(bad) - b)
     return wins / pairs if pairs else math.nan

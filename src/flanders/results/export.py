@@ -1,4 +1,7 @@
-"""Exports a results file as CSV or Parquet: one file each for runs, rounds and clients."""
+"""Exports a results file as CSV or Parquet, for the command `flanders export`.
+
+There is one file for runs, one for rounds and one for clients.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,14 @@ from flanders.results.tree import flatten
 BATCH = 100_000
 """How many rows are in memory at a time. These rows take about 100 MB."""
 RUN = ("id", "status", "created", "finished", "error", "versions")
-"""The columns of the table `run` that are exported, besides the spec, which describes the run."""
+"""The columns of the table `run` that are exported as they are. The spec, which describes a run, is exported with a
+column for each of its keys."""
 ROUND = {"run": "string", **{column.name: column.kind for column in ROUND_COLUMNS}}
 """The columns of the export of rounds, and their types."""
 CLIENT = {"run": "string", "round": "int64", **{column.name: column.kind for column in CLIENT_COLUMNS}}
 """The columns of the export of clients, and their types."""
 ORDER = {"round": "t.number", "client": "t.round, t.client"}
-"""For each table, which is called t in the query, the order of its rows within a run."""
+"""For each table, the order of its rows within a run. The query calls the table t."""
 Batches = Iterator[list[tuple[Value, ...]]]
 """The rows of a table, a batch at a time."""
 Write = Callable[[BinaryIO, Mapping[str, str], Batches], None]

@@ -1,6 +1,6 @@
-"""The heartbeat of a run: a thread that regularly writes into the results file that the run is being carried out.
+"""The heartbeat of a run: while a process carries out the run, a thread regularly notes this in the results file.
 
-Other processes then know that the process of the run is alive.
+These notes tell other processes that the process of the run is alive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flanders.results.store import Store
 
 @contextlib.contextmanager
 def heartbeat(path: Path, run: str) -> Iterator[None]:
-    """Inside the block, write every `HEARTBEAT` seconds that the run is being carried out."""
+    """While the `with` block runs, note every `HEARTBEAT` seconds that this process carries out the run."""
     over = threading.Event()
 
     def beat() -> None:

@@ -26,8 +26,8 @@ from flanders.results.spec_keys import (
 from flanders.results.tree import Table
 
 COUNT_WORDS = {"keep": "m-b", "num_malicious": "b"}
-"""Two parameters that are numbers of clients, and the word that a spec may have in place of each number. `b` is the
-number of malicious clients in a round, and `m-b` is the number of all other clients in it."""
+"""Two parameters whose values are numbers of clients. A spec may have a word in place of such a number: `b` stands
+for the number of malicious clients in a round, and `m-b` for the number of all other clients in it."""
 
 
 def varying(flats: Sequence[Mapping[str, object]]) -> list[str]:
@@ -110,8 +110,8 @@ def relative_counts(flats: Sequence[Table]) -> list[Table]:
     """Return flat specs with the words `m-b` and `b` in place of numbers of clients (see `COUNT_WORDS`).
 
     Let m be the number of clients in a round, and b the number of malicious clients among them. A value of `keep`
-    is replaced only if it is m - b in all runs with this value. A value of `num_malicious` is replaced only if it
-    is b in all runs with this value.
+    is replaced by `m-b` if it equals m - b in every run that has this value. A value of `num_malicious` is replaced
+    by `b` if it equals b in every run that has this value.
     """
 
     def follows(key: str, flat: Table) -> bool:

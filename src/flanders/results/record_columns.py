@@ -1,7 +1,7 @@
 """The columns of the tables `round` and `client` of the results file.
 
-They are made from the fields of `RoundRecord` and `ClientRecord`, which say what happened in a round and to a
-client. A new field of these classes automatically becomes a column of the results file and of the export. If the
+The columns are made from the fields of `RoundRecord` and `ClientRecord`, which say what happened in a round and to
+a client. A new field of these classes automatically becomes a column of the results file and of the export. If the
 field has a new type, add this type to `COLUMN_TYPES`.
 """
 

@@ -1,4 +1,4 @@
-"""Reads the rounds of a run from a results file, and returns the same records that were written to the file."""
+"""Reads the rounds of a run from a results file, as `RoundRecord` objects. Reports and `flanders watch` use it."""
 
 from __future__ import annotations
 

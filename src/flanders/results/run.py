@@ -21,8 +21,9 @@ __all__ = ["FLOWER", "SIMULATOR", "Options", "RunSpec"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out. Options change the results by rounding errors at most. So a run's id does not
-    depend on them.
+    """How a run is carried out. Options change the results by rounding errors at most.
+
+    So the id of a run does not depend on its options.
 
     Parameters
     ----------
@@ -90,6 +91,6 @@ class RunSpec:
         return spec_keys.engine(self.canonical)
 
     def on(self, engine: str) -> RunSpec:
-        """Return the same run on this engine. On `flower` it has another id, since its spec names that engine."""
+        """Return the same run on this engine. The engine `flower` is part of the spec, so it changes the id."""
         rest = {key: value for key, value in self.canonical.items() if key != "engine"}
         return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)

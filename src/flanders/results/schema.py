@@ -1,7 +1,7 @@
 """The results file, an SQLite file: its tables, how it is opened, and how its errors are explained.
 
-The tables `round` and `client` have a column for every field of `RoundRecord` and `ClientRecord`, which say what
-happened in a round and to a client (see `flanders.results.record_columns`).
+The module `flanders.results.record_columns` has the columns of the tables `round` and `client`. They say what
+happened in each round, and to each client.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ APPLICATION = 0x464C4452
 BUSY = 30.0
 """How many seconds to wait for another process that is writing. A large checkpoint on a slow disk takes seconds."""
 LOG = 64 * 2**20
-"""The most bytes of SQLite's write-ahead log after its content has been moved into the results file. The log is a
-second file. Without this limit, it would stay large after one large transaction."""
+"""SQLite's write-ahead log is a file beside the results file. After its content has been moved into the results
+file, the log is cut to this many bytes. Otherwise it would stay large after one large transaction."""
 
 
 def _declared(columns: Iterable[Column]) -> str:
@@ -67,8 +67,7 @@ CREATE TABLE checkpoint (          -- the state from which each unfinished run c
     PRIMARY KEY (run, part)
 );
 """
-
-
+"""The SQL statements that make the tables."""
 NAMES = ("run", "round", "client", "checkpoint")
 """The names of the tables."""
 
@@ -201,7 +200,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the disk into messages that say what they mean and what to do."""
+    """Turn errors of SQLite and of the disk into errors whose messages say what happened and what to do."""
     try:
         yield
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message may not be valid text

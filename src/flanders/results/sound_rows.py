@@ -1,6 +1,6 @@
 """Hides unsound rows of a results file: rows that this package cannot have written.
 
-A results file may come from somebody else. Code that reads it sees only its sound rows. So one row with a wrong
+A results file may come from somebody else. Code that reads the file sees only the sound rows. So a run with a wrong
 value does not make the other runs unreadable. In all texts of the file, characters that control a terminal are
 replaced.
 """
@@ -33,7 +33,7 @@ AND typeof(finished) IN ('text', 'null') AND typeof(error) IN ('text', 'null')
 AND typeof(traceback) IN ('text', 'null') AND typeof(versions) IN ('text', 'null')
 AND rowid NOT IN (SELECT number FROM temp.unsound)
 """
-"""The SQL condition for a sound row of the table `run`. `temp.unsound` has the rows whose spec is not sound."""
+"""The SQL condition for a sound row of the table `run`. `temp.unsound` has the row numbers of unsound specs."""
 ADDED = ("source_accuracy",)
 """The columns of the table `round` that were added in format 5. In files of format 4 they are read as empty."""
 LONGEST_SPEC = 2**20

@@ -13,6 +13,7 @@ from flanders.results.tree import Table, Tree, flatten
 SIMULATOR, FLOWER = "simulator", "flower"
 """The engines that carry out runs: the simulator of this package, and the simulation runtime of Flower."""
 
+# Dotted keys of a spec:
 DATASET = "data.dataset.name"
 MODEL = "model.name"
 SEED = "federation.seed"
@@ -21,13 +22,16 @@ ATTACK_NAMES = ("threat.attack.name", "threat.data_poison.name")
 """The key of the attack's name, and the key of the data poison's name. An attack changes what malicious clients
 send. A data poison changes the data on which they train."""
 ATTACK_KEYS = (*ATTACK_NAMES, FRACTION)
+"""The keys that name the attack. The fraction is the share of malicious clients."""
 DEFENCE_KEYS = ("filter.name", "aggregator.name", "aggregator.preaggregators")
+"""The keys that name the defence."""
 LABEL_KEYS = (DATASET, *ATTACK_KEYS, *DEFENCE_KEYS, SEED, "engine")
 """The keys whose values are in the `label` of every run."""
 THREAT = "threat"
 """The section of a spec that describes the attack."""
 DEFENCE = ("filter", "aggregator", "fallback", "informed")
-"""The sections of a spec that describe the defence."""
+"""The sections of a spec that describe the defence. `informed` says whether the aggregator is told the number of
+malicious clients."""
 
 
 def section_of(key: str) -> str:
@@ -56,6 +60,7 @@ def owners_of(key: str) -> tuple[str, ...]:
     """Return the keys that decide whether a run has a parameter: the key `name` of each table around the parameter.
 
     For example, only some filters have a parameter `keep`. So `filter.name` decides whether there is `filter.keep`.
+    A parameter such as `look` of a filter may be a table with a `name` of its own. Then this name decides, too.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reads the runs of a results file, and a few numbers that sum up each run."""
+"""Reads the runs of a results file, each with a few numbers that sum it up. Tables of runs are made from them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ORDER BY run.position
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run and its results so far. A value is None while there is nothing to measure."""
+    """A run and its results so far. A result is None if nothing was measured yet."""
 
     id: str
     spec: Table

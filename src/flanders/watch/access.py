@@ -27,8 +27,8 @@ SHORTEST_TOKEN = 16
 LONGEST_FORM = 4096
 """The most bytes that are read of the form with the token. Without a limit, a visitor could fill the memory."""
 WRONG_TOKEN_PAUSE = 1.0
-"""Seconds before a request with a wrong token is answered. Such requests are answered one after the other, so that
-nobody can try many tokens."""
+"""How many seconds a request with a wrong token waits for its answer. Such requests wait one after the other, so
+that nobody can try many tokens."""
 MOST_WAITING = 8
 """The most requests with a wrong token that wait for an answer. Further requests get an error at once, so that they
 do not hold connections open."""
@@ -57,6 +57,7 @@ FORM = """<!DOCTYPE html>
 <input type="password" id="token" name="token" autocomplete="current-password" required autofocus>
 <button type="submit">Enter</button></form>{problem}</main></body></html>
 """
+"""The page on which a visitor enters the token."""
 
 
 def is_loopback(host: str) -> bool:
@@ -72,7 +73,7 @@ def is_loopback(host: str) -> bool:
 def read_token(host: str, file: Path | None) -> str | None:
     """Return the token from `file`, or from the environment if `file` is None. Return None if there is no token.
 
-    If other machines can reach `host`, a token is needed. If there is none, an `InputError` is raised.
+    Raise an `InputError` if there is no token, but other machines can reach `host`.
     """
     token, where = os.environ.get(TOKEN_VARIABLE), TOKEN_VARIABLE
     if file is not None:
@@ -139,7 +140,7 @@ class AccessCheck:
         """Return the answer to a request that is not passed on to the app; None if it is passed on."""
         host = request.headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host  # [::1] has colons but no port
-        # Another site can make its name point to this machine and then read the page (DNS rebinding).
+        # Otherwise a foreign web site could make its name point to this machine, and read the page (DNS rebinding).
         if self._names is not None and name not in self._names:
             return PlainTextResponse("Open this page with 127.0.0.1 in place of this name.", status_code=421)
         if self._token is None or request.url.path == "/page.css":
@@ -186,5 +187,8 @@ class AccessCheck:
 
 
 def same(given: str, right: str) -> bool:
-    """Whether two texts are equal. The time that this takes does not show how many characters are right."""
+    """Whether two texts are equal.
+
+    The comparison takes equally long however many characters are right. So its time does not help to guess a token.
+    """
     return hmac.compare_digest(given.encode(), right.encode())

@@ -25,8 +25,8 @@ from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
 
 LOOKED_AT = 4
-"""The most runs whose clients are held in memory. They are the runs that visitors have opened last. The clients of
-all runs would take too much memory."""
+"""Memory holds what happened to each client for at most this many runs: those that visitors have opened last. The
+clients of all runs would take too much memory."""
 RECHECK = 5.0
 """Seconds after which the file is read again even if it seems unchanged. Its modification time may be too coarse to
 show every change."""
@@ -48,8 +48,8 @@ class FollowedRun:
     def __init__(self, id_: str, most_rows: int) -> None:
         self.id, self._most_rows = id_, most_rows
         self.epoch = ""
-        """A random text that changes each time the run is read from the start again. If a page has rounds of an
-        earlier epoch, these rounds are out of date."""
+        """A random text that changes each time the run is read from its first round again. A page whose rounds have
+        an earlier epoch is out of date."""
         self._growing: GrowingRun | None = None  # collects the rounds
         self._fixed: list[tuple[object, ...]] = []  # the values of each round that never change
         self._measures: list[list[float]] = []  # the measured numbers of each round, such as the accuracy
@@ -60,8 +60,8 @@ class FollowedRun:
     def catch_up(self, connection: sqlite3.Connection, spec: str, status: str, error: str | None) -> bool:
         """Read the new rounds. Return whether anything has changed.
 
-        `spec`, `status` and `error` are columns of the results file: the description of the run, how far it is, and
-        the error that ended it.
+        `spec`, `status` and `error` are columns of the results file: the description of the run, whether it is
+        pending, running, done or failed, and the error that ended it.
         """
         if self._about == (spec, status, error) and status == "done":
             return False
@@ -116,7 +116,7 @@ class Feed:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._boot = secrets.token_hex(4)  # begins each version; see `results`
+        self._boot = secrets.token_hex(4)  # a random text with which each version begins; see `results`
         self._count = 0  # how often the summary was made
         self._runs: dict[str, FollowedRun] = {}  # all runs, without their clients
         self._changed: dict[str, int] = {}  # for each run: the `_count` at its last change
@@ -129,10 +129,10 @@ class Feed:
         self._lock = threading.Lock()
 
     def results(self, version: str = "") -> PageData:
-        """Return the runs that have changed since the answer with this version, and the order of all runs.
+        """Return the runs that have changed since an earlier answer, and the ids of all runs in order.
 
-        Each answer has a version, which the page sends with its next request. If the version does not come
-        from this object, all runs are returned.
+        Each answer has a version. The page sends this version with its next request, as `version`. If `version`
+        does not come from this object, all runs are returned.
         """
         with self._lock:
             self._refresh()

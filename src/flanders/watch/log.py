@@ -26,17 +26,18 @@ from flanders.results.schema import ResultsError, reading
 from flanders.results.store import read_run_spec
 
 PAUSE = 0.5
-"""Seconds between two reads of the file."""
+"""Seconds between two reads of the file. A person who reads along does not notice this delay."""
 PATIENCE = 2.0
 """Seconds for which a round without an accuracy is held back. A Flower server measures the accuracy after the round
 was written."""
 EARLIER = 5
-"""When the log begins, a run may have rounds already. The log shows at most this many of them: the last ones."""
+"""If a run has rounds already when the log begins, only the last few of them are shown, to keep the log short."""
 MOST_REASONS = 4
 """For one round, at most this many different reasons are shown, so that the log stays short."""
 WIDTH = 80
 """The width of the lines in characters, if the width of the terminal is unknown."""
 HEADER = "round  accuracy    kept  dropped  refused  banned  silent"
+"""The heading of the lines with the numbers of rounds."""
 NUMBERS = re.compile(r"\d[\d.,e+-]*")
 """Matches a number. Reasons that differ only in their numbers count as the same reason."""
 

@@ -1,4 +1,7 @@
-"""The class `NodeTrainer`: lets the clients of a simulated round train on Flower's nodes."""
+"""The class `NodeTrainer`: lets the clients of a simulated round train on Flower's nodes.
+
+`FlowerSimulation` uses it in place of the simulator's own trainer.
+"""
 
 from __future__ import annotations
 

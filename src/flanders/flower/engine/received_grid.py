@@ -1,7 +1,7 @@
 """The class `ReceivedGrid`: a Flower grid from which `FilteredStrategy` gets the models of a simulated round.
 
-When the grid is made, the clients have trained already, and the attacker has replaced the models of malicious
-clients.
+In Flower, the server sends messages to the clients' nodes through a grid, and gets the replies from it. When this
+grid is made, the clients have trained already, and the attacker has replaced the models of malicious clients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Functions that start Flower's simulation runtime before the rounds of a run, and stop it afterwards."""
+"""Functions that start Flower's simulation runtime before the rounds of a run, and stop it afterwards.
+
+`FlowerSimulation` uses them. The runtime starts the nodes, as processes of Ray.
+"""
 
 from __future__ import annotations
 

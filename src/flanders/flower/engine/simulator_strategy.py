@@ -1,6 +1,7 @@
 """The class `SimulatorStrategy`: a Flower strategy that aggregates exactly as the simulator does.
 
-The Flower engine carries out simulated runs on Flower's nodes. There, `FilteredStrategy` wraps this strategy.
+The Flower engine carries out simulated runs on Flower's nodes. In such a run, `FilteredStrategy` wraps this
+strategy.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from flanders.simulation.simulation import averaged, informed
 
 
 class SimulatorStrategy(AggregatorStrategy):
-    """Aggregate with PyTorch and in the simulator's order of clients. So all sums equal the simulator's exactly.
+    """Aggregate with PyTorch, with the clients in the simulator's order. The results equal the simulator's exactly.
 
     Parameters
     ----------

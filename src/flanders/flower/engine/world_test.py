@@ -1,7 +1,7 @@
 """The class `WorldTest`: computes losses and gradients on the examples that a simulated server holds.
 
-The Flower engine carries out simulated runs with a `FilteredStrategy` as the server. The strategy's filter can use
-the losses and gradients.
+The Flower engine carries out simulated runs with a `FilteredStrategy` as the server. The filter of this strategy
+can ask for the losses and gradients of models.
 """
 
 from __future__ import annotations
