@@ -1,4 +1,8 @@
-"""Aggregators that shorten long updates, and add noise to the result: clipping with noise, CRFL and FLAME."""
+"""Aggregators that limit a length and add noise.
+
+`ClippingAndNoise` and `Flame` limit the length of each client's displacement, and `Crfl` that of the averaged
+model.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ class ClippingAndNoise(Aggregator):
         The standard deviation of the noise in each parameter, as a share :math:`\lambda` of S. The default is the
         same as in `Flame`.
     weighted
-        Whether clients count by their weights, as in the paper, or all the same. Default: all the same.
+        Whether clients count by their weights, as in the paper. By default they count equally.
 
     Examples
     --------
@@ -85,7 +89,7 @@ class Crfl(Aggregator):
     noise
         The standard deviation :math:`\sigma` of the noise in each parameter. The default is that of the authors.
     weighted
-        Whether clients count by their weights, as in the paper, or all the same. Default: all the same.
+        Whether clients count by their weights, as in the paper. By default they count equally.
 
     Examples
     --------

@@ -88,10 +88,11 @@ class OptTrimmedMean(Attack):
 
     Let min and max be the smallest and the largest honest value of parameter j. If the honest mean of the parameter
     is above the global model, the malicious values are drawn just below min. If it is below the global model, they
-    are drawn just above max. They are uniformly distributed (U) on one of these intervals:
+    are drawn just above max. They are uniformly distributed (U) on one of these intervals, where z_j is parameter j
+    of a malicious model:
 
-    .. math:: x_j \sim U[\min/k, \min] \text{ or } U[k \min, \min], \qquad
-              x_j \sim U[\max, k \max] \text{ or } U[\max, \max/k]
+    .. math:: z_j \sim U[\min/k, \min] \text{ or } U[k \min, \min], \qquad
+              z_j \sim U[\max, k \max] \text{ or } U[\max, \max/k]
 
     The two intervals on the left are below min: the first one is used if min is positive, the second one if it is
     not. The two intervals on the right are above max, with the same rule for max. Each malicious client draws its

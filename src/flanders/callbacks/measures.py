@@ -16,7 +16,8 @@ LONGEST = 300
 
 
 def measures_of(record: RoundRecord) -> dict[str, float]:
-    """Return the measured numbers of a round and the number of clients with each fate, by name.
+    """Return the numbers of a round: what was measured, how many clients had each fate, and the seconds of each
+    phase. The keys are names such as `accuracy` and `clients/kept`.
 
     The fate of a client says what happened to it, e.g. kept or dropped. Numbers that were not measured are left
     out. If the malicious clients are known, there are three more numbers. `detection/caught` counts the malicious

@@ -214,7 +214,8 @@ def _written_aggregator(value: Aggregator, allowed: Allowed, where: str) -> Tabl
 
 
 def below(where: str, key: str) -> str:
-    """Return the dotted key of a value in the table `where`. If `where` ends with a colon, no dot is added.
+    """Return the dotted key of a value in the table `where`, for error messages. At the top level of a spec,
+    `where` is empty or ends with a colon and a space, and no dot is added.
 
     Examples
     --------
@@ -225,7 +226,10 @@ def below(where: str, key: str) -> str:
 
 
 def place(where: str) -> str:
-    """Return the name of a table without the colon at its end. Error messages add a colon themselves."""
+    """Return `where` without the colon and the space that it may end with; see `below`.
+
+    Error messages add them themselves.
+    """
     return where.removesuffix(": ")
 
 
@@ -233,5 +237,8 @@ def _tip(value: object, allowed: Allowed) -> str:
     if isinstance(value, dict):
         return " It cannot be a table."
     if isinstance(value, list) and allowed.items is None:
-        return " A list is an axis of the grid. A list inside a list is one value."
+        return (
+            " A list gives a run for each of its values. A list inside a list is a single value: to compare its "
+            "values, remove the inner brackets."
+        )
     return ""

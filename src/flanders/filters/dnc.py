@@ -28,17 +28,17 @@ class DnCFilter(Filter[DnCState]):
 
     .. math:: \text{score}_c = \max_k \langle \theta_c^{(k)} - \mu^{(k)}, v^{(k)} \rangle^2 / \text{cut}^{(k)}
 
-    There are several tests. Test k looks at some random parameters. Of these parameters, :math:`\theta_c^{(k)}` is
-    the model of client c, :math:`\mu^{(k)}` is the mean of all models, and :math:`v^{(k)}` is the direction in
-    which the models vary most. The test flags the clients with the largest squared projections on this direction.
-    The cut is a number halfway between the smallest squared projection of a flagged client and the largest squared
-    projection of any other client. So a score above 1 means that some test flags the client. Clients that no test
-    flags are kept.
+    There are several tests. Test k looks at some random parameters. Restricted to these parameters,
+    :math:`\theta_c^{(k)}` is the model of client c, :math:`\mu^{(k)}` is the mean of all models, and
+    :math:`v^{(k)}` is the direction in which the models vary most. The test flags the clients with the largest
+    squared projections on this direction. The cut is a number halfway between the smallest squared projection of a
+    flagged client and the largest squared projection of any other client. So a score above 1 means that some test
+    flags the client. Clients that no test flags are kept.
 
     Parameters
     ----------
     num_malicious
-        The number b of malicious clients, or the fraction of the round.
+        The number b of malicious clients. A float is their share of the clients of a round.
     keep
         How many clients to keep: a number, or a fraction of the round. The clients with the lowest scores are kept.
         By default, all clients that no test flags are kept.
@@ -77,7 +77,7 @@ class DnCFilter(Filter[DnCState]):
         return DnCState(draw_seed(rng))
 
     def score(self, state: DnCState, round_: Round) -> Scores | None:
-        """Score each client by its largest squared projection in any test, divided by the cut."""
+        """Score each client by its squared projection divided by the cut, in the test where this is largest."""
         check_state("DnCFilter", state, DnCState)
         values = self._tests().scores(round_, np.random.default_rng([state.seed, state.round_number]))
         return Scores(round_.clients, values, suspects=values > 1.0)

@@ -38,7 +38,8 @@ class StrategyAggregation:
     model
         The description of the global model's arrays.
     matrix
-        What the filter sees: a row for each reply. A row is a whole model, or a short vector in its place.
+        What the filter sees: a row for each reply. A row has the numbers of a model that the filter looks at, or a
+        sketch of them: a short vector that `RoundMatrix` explains.
     before
         The global model that the round started from, in the form of a row of `matrix`.
     weights
@@ -67,7 +68,7 @@ class StrategyAggregation:
         """Let a strategy aggregate the kept replies, and return the new model in the form of a row of `matrix`.
 
         `kept` has the positions of the rows whose replies were kept. If there is no usable new model, return
-        `before`. `known` are the clients whose last replies were kept. All other clients are newcomers, and their
+        `before`. `known` are the clients whose own last reply was kept. All other clients are newcomers, and their
         weight is limited. If `known` is None, no weight is limited.
         """
         start, self.used = time.perf_counter(), strategy
@@ -92,7 +93,9 @@ class StrategyAggregation:
         converted = self.model.in_own_types(arrays)
         row = None if converted is None else self.matrix.row_of(converted)
         if row is None or not np.isfinite(row).all():
-            return self._stay("the aggregate has numbers that are not finite or out of range")
+            return self._stay(
+                "the aggregate has numbers that are not finite, or too large for the types of the model"
+            )
         self.arrays = converted
         return row
 

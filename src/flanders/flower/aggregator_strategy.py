@@ -145,7 +145,7 @@ class AggregatorStrategy(FedAvg):
     def _readable(
         self, received: Iterable[Message], model: ModelArrays
     ) -> tuple[list[Message], list[dict[str, Numbers]]]:
-        """Return the replies that can be used, and the numbers of their arrays by name."""
+        """Return the replies that can be used, and the values of their arrays, by the name of the array."""
         usable, numbers = [], []
         # Flower samples nodes in random order. The rounding of sums depends on the order, so replies are sorted.
         for message in sorted(received, key=lambda message: message.metadata.src_node_id):

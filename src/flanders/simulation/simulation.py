@@ -206,7 +206,7 @@ class Aggregation:
         """A note for each result that was not finite."""
 
     def by(self, aggregator: Aggregator, truth: BoolVector | None = None) -> Callable[[IntVector], Tensor]:
-        """Return a function that aggregates the rows with given numbers.
+        """Return a function that takes the indices of rows and aggregates these rows.
 
         If `truth` says which rows are malicious, the aggregator is told how many of the given rows are malicious.
         """

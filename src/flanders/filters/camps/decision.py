@@ -4,8 +4,8 @@ A trait is a measurement of each client, such as the direction of its update. If
 groups that differ clearly, these groups are called camps. The evidence says how clearly they differ. A camp is
 wrong if its clients are taken for malicious.
 
-The function `drop_camps` measures several traits, and drops the wrong camp with the most evidence. Then it measures
-the clients that are left. It goes on until no camp can be dropped.
+The function `drop_camps` measures several traits, and drops the wrong camp whose evidence exceeds the needed
+evidence most. Then it measures the clients that are left. It goes on until no camp can be dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ PASSES = 4
 """At most this many camps are dropped in a round. Each kind of attacker forms a camp, and more than four kinds are
 not expected."""
 WITH_SERVER = 0.15
-"""How much higher the cosines of a camp with the server's own step must be, so that the step supports this camp.
+"""The server's own step supports a camp if this camp has higher cosines with the step than the other camp has. This
+is by how much they must be higher.
 
 The server's own step is the update that the server trains on its own examples. In each part of the model, each camp
 has a median cosine with this step. The median of the supported camp must be higher by more than this number in some
@@ -40,11 +41,12 @@ part, and may not be lower by as much in any part. The medians of attackers that
 0.07 above those of honest clients, and mostly far below.
 """
 NEARLY_ALL = 0.9
-"""If the camp that a trait calls wrong has more than this share of the clients, the trait is ignored. In this case,
-something has changed for all clients.
+"""If the camp that a trait calls wrong has more than this share of the clients, the trait is ignored. What holds
+for nearly all clients does not tell who is malicious.
 
-For example, clients with data of the same kind cannot be told apart by their earlier updates. The trait
-`fingerprint` would then call nearly all of them wrong.
+For example, if all clients have data of the same kind, an update resembles its sender's earlier updates hardly more
+than those of other clients. Nearly all fingerprints are then low, and the trait `fingerprint` would call nearly all
+clients wrong.
 """
 
 
@@ -80,7 +82,8 @@ class Decision:
     examples: Examples | None
     """The losses on the server's examples; None if the server has no examples."""
     past: Past
-    """What is known of the clients from earlier rounds."""
+    """What is known of the clients from earlier rounds, the cosines of this round, and which clients the user
+    trusts."""
     rooted: FloatMatrix | None = None
     """`(m, k)`: the cosines with the server's own step in k parts of the model; None if the server made no step."""
     doubt: bool = False
@@ -118,7 +121,8 @@ def start_decision(round_: Round, rate: float, past: Past, rooted: FloatMatrix |
 
 
 def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]]) -> None:
-    """Drop one wrong camp after the other, the one with the most evidence first, until no camp can be dropped.
+    """Drop one wrong camp after the other, first the one whose evidence exceeds the needed evidence most, until no
+    camp can be dropped.
 
     `traits_of` measures the traits of the clients that are still kept. It is called again after each drop, since
     some traits compare a client with the average direction of the kept clients.
@@ -192,7 +196,8 @@ def drop_opposing(decision: Decision, found: Opposing) -> None:
 
 
 def where_apart(camps: TwoCamps) -> str:
-    """Return in words in which part of the model two camps differ most, in standard deviations.
+    """Return words that name the part of the model in which two camps differ most. Differences are compared in
+    standard deviations.
 
     The result is empty if the numbers of the trait do not come from parts of the model.
     """
@@ -245,8 +250,8 @@ def far_apart(camps: TwoCamps) -> bool:
     """Whether two camps are so far apart that one of them may be dropped.
 
     If the trait tells by itself which camp is wrong, or has no limit, the result is true. Otherwise the limit is a
-    negative number. The median of the lower camp must be below the limit, and that of the upper camp above minus
-    the limit.
+    negative number, such as -0.3. The median of the lower camp must then be below -0.3, and that of the upper camp
+    above 0.3.
     """
     trait = camps.trait
     if trait.wrong != UNKNOWN or trait.limit == np.inf:
@@ -258,8 +263,8 @@ def far_apart(camps: TwoCamps) -> bool:
 def wrong_by_nature(camps: TwoCamps, past: Past) -> BoolVector | None:
     """Return the camp that the trait itself calls wrong, or None if it calls neither camp wrong.
 
-    The result is also None if the wrong camp has nearly all clients (`NEARLY_ALL`), or if the past of the other
-    camp must not count against the wrong camp (`Past.may_outweigh`).
+    The result is also None if the wrong camp has nearly all clients (`NEARLY_ALL`), or if it is the larger camp and
+    many more clients of the other camp were dropped the last time they took part (`Past.may_outweigh`).
     """
     trait, low, high = camps.trait, camps.low, camps.high
     wrong = None
@@ -287,7 +292,7 @@ def note_doubt(decision: Decision, trait: Trait) -> None:
 def scores_of(decision: Decision, evidence: object) -> Scores:
     """Return the decision as scores. Clients with a score of at least 1 are dropped.
 
-    `evidence` is what the filter needs again in `amend`.
+    `evidence` is what the filter has measured and needs again in `Filter.amend`.
     """
     values = np.where(decision.kept, np.minimum(decision.strengths, 0.99), np.maximum(decision.strengths, 1.0))
     return Scores(

@@ -3,6 +3,9 @@
 If most clients are attackers, they may train honestly, and then add the same vector to each of their updates. Each
 of these updates still looks like its sender's earlier updates. But the updates of the attackers have higher cosines
 with each other than those of honest clients. Such a group of clients is called a crowd.
+
+The clients of a round are compared with a reference group. These are the clients of the same round that
+`Fingerprint` has no doubt about so far.
 """
 
 from __future__ import annotations
@@ -17,8 +20,11 @@ from flanders.linalg.products import cosines_of_gram
 from flanders.linalg.robust import robust_spread
 
 SMALLEST_CROWD = 4
-"""A crowd has at least this many clients. At least as many other clients must be left. The spread of fewer cosines
-is not known well enough."""
+"""If the reference group is divided into a crowd and other clients, each of the two parts has at least this many
+clients.
+
+The spread of fewer cosines is not known well enough.
+"""
 LEAST_GAP = 2.5
 """How far apart a crowd and the other clients must be.
 
@@ -44,7 +50,7 @@ class Company:
     """How uncertain `level` is; NaN if there is no crowd.
 
     Take the clients that are both in the crowd and in the reference group. Each of them has a mean cosine with the
-    others. `doubt` is the median standard error of these means.
+    other clients among these. `doubt` is the median standard error of these means.
     """
 
 
