@@ -155,7 +155,8 @@ def test_an_aggregate_that_is_not_finite_is_not_used(flower_log) -> None:
     strategy = strategy_after_configuring(Overflowing, DistanceToGlobal(keep=1.0))
     assert strategy.aggregate_fit(1, replies, [])[0] is None
     assert (
-        "the aggregate has numbers that are not finite or out of range: the global model stays" in flower_log.text
+        "the aggregate has numbers that are not finite, or too large for the types of the model: the global model stays"
+        in flower_log.text
     )
 
 

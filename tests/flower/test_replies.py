@@ -389,7 +389,8 @@ def test_an_aggregate_that_is_not_finite_is_not_used(flower_log) -> None:
     ((arrays, _),) = play(FilteredStrategy(Overflowing(), KeepAll()), grid_of(3), START, 1)
     assert arrays is None
     assert (
-        "the aggregate has numbers that are not finite, or too large for the types of the model: the global model stays" in flower_log.text
+        "the aggregate has numbers that are not finite, or too large for the types of the model: the global model stays"
+        in flower_log.text
     )
 
 

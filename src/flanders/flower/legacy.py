@@ -161,7 +161,7 @@ class FilteredLegacyStrategy(Strategy):
         difference = model.difference(arrays)
         converted = None if difference else model.in_own_types(arrays)
         if converted is None or not np.isfinite(model.flatten(converted)).all():
-            bad_numbers = "has numbers that are not finite or out of range"
+            bad_numbers = "has numbers that are not finite, or too large for the types of the model"
             problem = f"has other arrays ({difference})" if difference else bad_numbers
             log(WARNING, "flanders: round %s: the aggregate %s: %s", number, problem, STAYS)
             return None, metrics
