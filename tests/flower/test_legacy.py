@@ -154,10 +154,7 @@ def test_an_aggregate_that_is_not_finite_is_not_used(flower_log) -> None:
     replies = [(SimpleNamespace(cid=str(i)), result(model(i))) for i in range(4)]
     strategy = strategy_after_configuring(Overflowing, DistanceToGlobal(keep=1.0))
     assert strategy.aggregate_fit(1, replies, [])[0] is None
-    assert (
-        "the aggregate has numbers that are not finite, or too large for the types of the model: the global model stays"
-        in flower_log.text
-    )
+    assert "or too large for the types of the model: the global model stays" in flower_log.text
 
 
 def test_a_large_number_and_a_large_claim_do_not_make_an_infinite_model() -> None:

@@ -388,10 +388,7 @@ def test_an_aggregate_that_is_not_finite_is_not_used(flower_log) -> None:
 
     ((arrays, _),) = play(FilteredStrategy(Overflowing(), KeepAll()), grid_of(3), START, 1)
     assert arrays is None
-    assert (
-        "the aggregate has numbers that are not finite, or too large for the types of the model: the global model stays"
-        in flower_log.text
-    )
+    assert "or too large for the types of the model: the global model stays" in flower_log.text
 
 
 def test_bulyan_with_too_few_replies_keeps_the_model(flower_log) -> None:
