@@ -78,3 +78,21 @@ def weighted_layers_of(tensors: Mapping[str, int]) -> list[WeightedLayer]:
             found.append(WeightedLayer(name, column, next_size, size // next_size))
         column += size
     return found
+
+
+def is_fully_connected(tensors: Mapping[str, int]) -> bool:
+    """Whether the names and sizes of the tensors show that all layers are fully connected.
+
+    Each layer then has weights and biases, and as many inputs as the layer before it has outputs.
+
+    Examples
+    --------
+    >>> is_fully_connected({"0.weight": 12, "0.bias": 4, "2.weight": 8, "2.bias": 2})
+    True
+    >>> is_fully_connected({"conv.weight": 36, "conv.bias": 4, "fc.weight": 128, "fc.bias": 2})
+    False
+    """
+    layers = weighted_layers_of(tensors)
+    parameters = sum(layer.outputs * (layer.inputs + 1) for layer in layers)
+    chained = all(one.outputs == then.inputs for one, then in itertools.pairwise(layers))
+    return bool(layers) and chained and parameters == sum(tensors.values())

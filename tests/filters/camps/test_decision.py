@@ -88,7 +88,7 @@ def test_clients_that_were_dropped_do_not_make_a_majority_wrong():
 def test_clients_that_oppose_the_others_are_dropped_unless_the_losses_rise():
     found = decision()
     rows = np.arange(20) < 2
-    opposing = Opposing(rows, np.where(rows, -0.3, 0.0), np.where(rows, -0.15, 0.0))
+    opposing = Opposing(rows, np.where(rows, -0.3, 0.0), np.where(rows, -0.15, 0.0), evidence=9.0)
     drop_opposing(found, opposing)
     assert np.array_equal(~found.kept, rows)
     assert found.reasons[0] == "against the others in the first layers (mean cosine -0.30, limit -0.15)"
@@ -122,3 +122,26 @@ def test_two_halves_are_a_doubt_that_is_noted_once(caplog):
     assert found.notes == ["two camps of about the same size (by test), and nothing tells which one is wrong"]
     assert scores_of(found, None).note == found.notes[0]
     assert len(caplog.records) == 1
+
+
+CONNECTED = {"0.weight": 4, "0.bias": 2, "2.weight": 2, "2.bias": 1}
+CONVOLUTION = {"0.weight": 3, "0.bias": 1, "2.weight": 4, "2.bias": 1}
+
+
+@pytest.mark.parametrize(
+    ("layers", "server", "evidence", "dropped"),
+    [
+        (CONNECTED, False, 1.0, 2),
+        (CONNECTED, False, -1.0, 0),
+        (CONNECTED, True, -1.0, 2),
+        (CONVOLUTION, False, 1.0, 0),
+        (CONVOLUTION, True, 1.0, 0),
+        (CONVOLUTION, False, 4.0, 2),
+    ],
+)
+def test_a_model_with_convolutions_needs_clear_evidence_against_opposing_clients(layers, server, evidence, dropped):
+    d, rows = sum(layers.values()), np.arange(20) < 2
+    round_ = Round(np.ones((20, d)), global_model=np.zeros(d), layers=layers)
+    found = start_decision(round_, 0.01, Past(), np.zeros((20, 2)) if server else None)
+    drop_opposing(found, Opposing(rows, np.where(rows, -0.3, 0.0), np.where(rows, -0.15, 0.0), evidence))
+    assert (~found.kept).sum() == dropped

@@ -8,7 +8,9 @@ import pytest
 from filters.camps.federation import LAYERS, D, honest, towards_the_common, turned, world
 from flanders import Defense, Guard
 from flanders.filters.camps.opposing import (
+    CLEAR,
     FEWEST,
+    LIKELY,
     MOST,
     Opposition,
     cosines_with_rest,
@@ -57,6 +59,27 @@ def test_nobody_is_found_where_halves_point_against_each_other():
 @pytest.mark.parametrize("b", [6, 9, 15])
 def test_the_server_finds_a_majority(b):
     assert found(turned(20, b, 1), server=world()[0]).tolist() == list(range(b))
+
+
+def test_a_client_that_goes_along_with_the_other_clients_is_not_found_for_the_server_s_sake():
+    updates = turned(20, 0, 1)
+    server = unit(updates[1:].sum(axis=0)) - 1.4 * unit(updates[0])
+    assert unit(server) @ unit(updates[0]) < -0.3 < 0 < unit(updates[1:].sum(axis=0)) @ unit(updates[0])
+    assert found(updates, server=server).size == 0
+
+
+def test_numbers_with_a_gap_are_evidence_and_numbers_without_one_are_not():
+    def evidence(cosines):
+        m = len(cosines)
+        return opposing_rows(cosines, np.ones(m, bool), tuple(range(m)), Opposition())
+
+    with_gap = evidence(cosines_of(turned(20, 6, 1)))
+    assert with_gap.rows.sum() == 6
+    assert with_gap.evidence > CLEAR
+    spread = np.linspace(-0.5, 0.9, 20)  # each client's cosine with a direction that all have in common
+    found = evidence(np.outer(spread, spread) + np.diag(1 - spread**2))
+    assert found.rows.any()
+    assert found.evidence < LIKELY
 
 
 @pytest.mark.parametrize("m", [FEWEST - 1, MOST + 1])

@@ -19,11 +19,12 @@ import numpy as np
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.filters.camps.judging import LIKE_SIZE, WORSE, Examples, Past, wrong_camp
 from flanders.filters.camps.loud import LONGER
-from flanders.filters.camps.opposing import Opposing
+from flanders.filters.camps.opposing import CLEAR, LIKELY, Opposing
 from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_jointly
 from flanders.filters.camps.traits import CHANGED, HIGH_MINORITY, LOW, MINORITY, UNKNOWN, Trait
 from flanders.filters.filter import Scores
 from flanders.filters.fingerprint.explanation import times_as_long
+from flanders.layers import is_fully_connected
 from flanders.round import Round
 
 log = logging.getLogger("flanders")
@@ -183,8 +184,13 @@ def drop_long(decision: Decision, rows: BoolVector, longer: FloatVector) -> None
 
 
 def drop_opposing(decision: Decision, found: Opposing) -> None:
-    """Drop the clients that point against the others, unless they are needed."""
-    if not found.rows.any() or are_needed(decision, found.rows):
+    """Drop the clients that point against the others, if this is clear enough and they are not needed.
+
+    If all layers are fully connected and the server makes a step of its own, the step makes it clear enough.
+    """
+    connected = is_fully_connected(decision.round_.layers or {})
+    needed = CLEAR if not connected else LIKELY if decision.rooted is None else -np.inf
+    if not found.rows.any() or found.evidence < needed or are_needed(decision, found.rows):
         return
     average, limit = found.averages, found.limits
     strengths = np.divide(average, limit, out=np.zeros_like(average), where=found.rows)

@@ -38,6 +38,8 @@ import numpy as np
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.filters.camps.averages import ClientAverages
 from flanders.filters.camps.directions import mean_cosine_within
+from flanders.filters.camps.splitting import joint_evidence
+from flanders.filters.camps.traits import LEAST_SPREAD_OF_COSINES
 from flanders.round import ClientId
 from flanders.state import saveable
 
@@ -57,6 +59,15 @@ FAIR = 0.4
 
 With honest clients this cosine was higher in nine of ten rounds. With a majority of attackers it was mostly below
 0.3.
+"""
+LIKELY, CLEAR = 0.0, 3.0
+"""The evidence, in nats, that is needed to say that the clients found and the other clients are two camps; see
+`splitting`. `CLEAR` is for models with convolutions or other layers than fully connected ones.
+
+In such models, honest clients with few classes may point against each other in the first rounds, since each class
+pulls the filters of a convolution in its own direction. But their averages run from negative to positive without a
+gap. With a small convolutional network on digits, 98% of the rounds without an attack gave less than 3 nats even if
+a client was below the limit.
 """
 PRIOR = 0.003
 """Each average includes a zero of this weight, so that a round that is mostly noise does not suffice to drop a
@@ -93,6 +104,8 @@ class Opposing:
     """`(m,)`: the average cosine of each of these clients with the sum of the others. Other entries are unused."""
     limits: FloatVector
     """`(m,)`: for each of these clients, the limit that its average is below. Other entries are unused."""
+    evidence: float = 0.0
+    """The evidence that these clients and the other clients form two camps, in nats; see `splitting`."""
 
 
 @saveable
@@ -192,30 +205,38 @@ def opposing_rows(
     """Return which of these rows point against the others.
 
     `cosines`, `(m, m)`, are those between the clients, and `server`, `(m,)`, those with the server's step, both in
-    the layers before the last one. `known` is what earlier rounds have shown. If the server makes no step and at
+    the layers before the last one. `known` is what earlier rounds have shown. A client that points against the
+    server's step, but not against the clients that are left, is not returned. If the server makes no step and at
     least half of the rows are found, none is returned, since nothing tells which half is right.
     """
     m, left = len(clients), rows.copy()
     averages, limits = np.zeros(m), np.zeros(m)
     if m > MOST:
         return Opposing(np.zeros(m, dtype=bool), averages, limits)
+
+    def averages_now(rest: BoolVector) -> FloatMatrix:
+        return known.of(clients, *measure_opposition(cosines, server, rest, decided=False))
+
     stages = [(0, AGAINST_CLIENTS)] if server is None else [(1, AGAINST_SERVER), (0, AGAINST_CLIENTS)]
     for column, limit in stages:
         if server is not None and column == 0 and not go_along(cosines, left, server):
             break
         while left.sum() >= FEWEST:
-            numbers, weights = measure_opposition(cosines, server, left, decided=False)
-            values = known.of(clients, numbers, weights)[:, column]
+            values = averages_now(left)[:, column]
             below = np.flatnonzero(left & (values < limit))
             if not below.size or (server is not None and left.sum() <= LEAST_LEFT * m):
                 break
             lowest = below[np.argsort(values[below], kind="stable")][: int(np.ceil(AT_ONCE * below.size))]
             left[lowest] = False
             averages[lowest], limits[lowest] = values[lowest], limit
+    if server is not None and go_along(cosines, left, server):
+        left |= rows & (averages_now(left)[:, 0] > 0)
     found = rows & ~left
-    if server is None and 2 * found.sum() >= rows.sum():
-        found = np.zeros(m, dtype=bool)
-    return Opposing(found, averages, limits)
+    if not found.any() or (server is None and 2 * found.sum() >= rows.sum()):
+        return Opposing(np.zeros(m, dtype=bool), averages, limits)
+    both = averages_now(left)[rows].T
+    evidence = max(joint_evidence(values[:, None], found[rows], LEAST_SPREAD_OF_COSINES) for values in both)
+    return Opposing(found, averages, limits, evidence)
 
 
 def go_along(cosines: FloatMatrix, rows: BoolVector, server: FloatVector) -> bool:
