@@ -1,6 +1,7 @@
 """Measures the default filter, `Guard`, under many attacks, compared with plain averaging and with an oracle.
 
-    python benchmarks/guard.py [--groups first-round examples third-round honest poisoned small kinds few-classes]
+    python benchmarks/guard.py [--groups first-round examples third-round honest poisoned small kinds few-classes
+                                         convolutions mnist]
                                [--seeds 40 41 42] [--filters guard] [--rounds 50] [--device cuda] [--jobs 12]
                                [--data-dir DIR] [--out guard.sqlite] [--csv results/guard.csv]
                                [--table-only] [--dry-run]
@@ -18,6 +19,8 @@ poisoned      10 or 30% of the clients have flipped labels or a backdoor, from r
 small         the dataset digits with 10, 20 and 30 clients, attacks from round 1 on; 0 or 100 examples
 kinds         images, a table, text and points: no attack in 128 settings, and 20 or 60% attack from round 1 or 3 on
 few-classes   points of 2 to 6 classes, in 128 settings: no attack, many clients have one class
+convolutions  the dataset digits with a convolutional network: no attack in 36 settings, and attacks from round 1 on
+mnist         MNIST: the same clients attack from round 1 on (0 or 100 examples), or different clients from round 3
 
 How it measures
 ---------------
@@ -258,6 +261,38 @@ def few_classes() -> Iterator[tuple[Cell, Table]]:
     yield from without_attack("few-classes", datasets, {**partitions, **one_shard})
 
 
+def convolutions() -> Iterator[tuple[Cell, Table]]:
+    trainings: dict[str, Table] = {
+        "adam": {"optimizer": "adam", "learning_rate": 0.003, "epochs": 2},
+        "sgd": {"optimizer": "sgd", "learning_rate": 0.05, "epochs": 2},
+        "slow sgd": {"optimizer": "sgd", "learning_rate": 0.003, "epochs": 2},
+    }
+    base: Table = {"model": {"name": "small-cnn"}}
+    axes = product(PARTITIONS.items(), trainings.items(), (10, 24, 40))
+    for (how, partition), (name, training), clients in axes:
+        setting = f"digits, small-cnn, {how}, {name}, {clients} clients"
+        own: Table = {"data": {"dataset": "digits", "partition": partition}, "training": training}
+        yield attacked("convolutions", setting, {**base, **own, "federation": {"num_clients": clients}}, {}, 0)
+    attacks = (*({"name": name} for name in ("gauss", "sign-flip", "ipm", "lie")), PULLS[1])
+    shares = ((0.2, 0), (0.4, 0), (0.2, 100), (0.4, 100), (0.6, 100))
+    for clients, attack, (fraction, examples) in product((10, 20, 40), attacks, shares):
+        own = {"data": DIGITS["data"], "training": trainings["sgd"], "federation": {"num_clients": clients}}
+        threat: Table = {"attack": attack, "fraction": fraction, "start": 1, "rotating": False}
+        setting = f"digits, small-cnn, Dir(0.5), sgd, {clients} clients"
+        yield attacked("convolutions", setting, {**base, **own}, threat, examples)
+
+
+def mnist() -> Iterator[tuple[Cell, Table]]:
+    data = {"dataset": "mnist", "partition": {"name": "dirichlet", "alpha": 0.5}}
+    base: Table = {**FASHION, "data": data, "model": {"name": "mlp2"}}
+    axes = [(fraction, 1, False, 0) for fraction in (0.1, 0.2, 0.4)]
+    axes += [(fraction, 1, False, 100) for fraction in (0.2, 0.4, 0.6, 0.8)]
+    axes += [(fraction, 3, True, 0) for fraction in (0.2, 0.6, 0.8)]
+    for attack, (fraction, start, rotating, examples) in product(ATTACKS, axes):
+        threat: Table = {"attack": attack, "fraction": fraction, "start": start, "rotating": rotating}
+        yield attacked("mnist", "mnist", base, threat, examples)
+
+
 GROUPS = {
     "first-round": first_round,
     "examples": with_examples,
@@ -267,6 +302,8 @@ GROUPS = {
     "small": small,
     "kinds": kinds,
     "few-classes": few_classes,
+    "convolutions": convolutions,
+    "mnist": mnist,
 }
 
 
