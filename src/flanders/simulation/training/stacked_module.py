@@ -10,7 +10,7 @@ still use the operations of `stacked_layers`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from flanders.models import BatchNorm2d
 from flanders.simulation.training import stacked_layers as layers
+from flanders.simulation.training.stacked_blocks import Block, blocks, can_stack, on_gpu
 
 KEY = "dropout_key"
 """The name of the buffer through which a dropout layer under `vmap` gets a client's key.
@@ -56,7 +57,11 @@ def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
     if not is_sequence(own):
         return under_vmap(own, numbers)
     leaves = [(name, layer) for name, layer in own.named_modules() if not list(layer.children())]
-    links = [link(layer, f"{name}." if name else "", numbers[layer]) for name, layer in leaves]
+    named = [(f"{name}." if name else "", layer) for name, layer in leaves]
+    links = [
+        block_link(block, [link(layer, prefix, numbers[layer]) for prefix, layer in block])
+        for block in blocks(named)
+    ]
 
     def run(parameters: Tensors, buffers: Tensors, key: Tensor, x: Tensor) -> Tensor:
         for link_ in links:
@@ -64,6 +69,25 @@ def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
         return x
 
     return run
+
+
+def block_link(block: Block, links: Sequence[Stackable]) -> Stackable:
+    """Return a function that runs the layers of a block. `links` run them one by one, e.g. on a CPU."""
+
+    def one_by_one(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        for link_ in links:
+            x = link_(p, b, key, x)
+        return x
+
+    together = on_gpu(block)
+    if together is None:
+        return links[0] if len(links) == 1 else one_by_one
+    run = together
+
+    def either(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        return run(p, b, x) if x.is_cuda and x.dtype == torch.float32 else one_by_one(p, b, key, x)
+
+    return either
 
 
 def is_sequence(module: nn.Module) -> bool:
@@ -112,11 +136,6 @@ def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
         return run_layer(own_parameters, own_buffers, key, x)
 
     return run
-
-
-def can_stack(layer: nn.Module) -> bool:
-    """Whether a layer is a convolution that `layers.conv2d` can compute."""
-    return type(layer) is nn.Conv2d and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
 def batch_norm_link(layer: Any, prefix: str) -> Stackable:

@@ -1,0 +1,155 @@
+"""Two layers of stacked models as GPU kernels: batch normalisation and depthwise convolution.
+
+A MobileNet consists of these two layers, of ReLU and of 1 x 1 convolutions. PyTorch's own operations expect the
+channels of one image side by side. So the images of n clients have to be copied before and after each layer. Here
+the channels of a client stay where the 1 x 1 convolution, a matrix product, has put them. Each channel is a *row*:
+the values of all its images, one image after the other. A kernel reads and writes whole rows.
+
+This module needs Triton, which comes with PyTorch for NVIDIA GPUs. All kernels compute in float32, and give the
+same bytes in every call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from flanders.simulation.training import triton_programs as programs
+
+KERNEL = 3
+"""The side of the windows that `depthwise` can compute: the only one that MobileNet has."""
+MANY = 1024
+"""The most values that one program of a kernel treats at a time, so that they stay in registers."""
+
+
+class Norm(NamedTuple):
+    """The numbers of a batch normalisation layer, other than its tensors."""
+
+    momentum: float
+    eps: float
+    relu: bool
+    """Whether ReLU follows."""
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    shift: Tensor | None,
+    statistics: tuple[Tensor, Tensor],
+    norm: Norm,
+) -> Tensor:
+    """Normalise the channels of stacked images `(n, B, C, H, W)`, in training.
+
+    `weight`, `bias` and `shift` have a value for each client and channel, `(n, C)`. `shift` is added to the images
+    first: the bias of a convolution. `statistics` are the running mean and variance, `(n, C)`, and are changed in
+    place.
+    """
+    n, batch, channels, *image = x.shape
+    rows = x.transpose(1, 2).reshape(n * channels, -1)
+    flat = None if shift is None else shift.reshape(-1)
+    y: Tensor = _BatchNorm.apply(  # type: ignore[no-untyped-call]
+        rows, weight.reshape(-1), bias.reshape(-1), flat, *statistics, norm
+    )
+    return y.view(n, channels, batch, *image).transpose(1, 2)
+
+
+def depthwise(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    """Return 3 x 3 convolutions in which each channel has a window of its own.
+
+    The images have the shape `(n, B, C, H, W)`, and the weights `(n, C, 1, 3, 3)`.
+    """
+    y: Tensor = _Depthwise.apply(x.transpose(1, 2), weight, stride, padding)  # type: ignore[no-untyped-call]
+    return y.transpose(1, 2)
+
+
+class _BatchNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        shift: Tensor | None,
+        running_mean: Tensor,
+        running_var: Tensor,
+        norm: Norm,
+    ) -> Tensor:
+        y, (rows, size) = torch.empty_like(x), x.shape
+        moments = x.new_empty((2, rows))
+        block, warps = _block(size)
+        programs.norm_forward[(rows,)](
+            *(x, y, weight, bias, x if shift is None else shift, moments, running_mean, running_var),
+            *(rows, size, norm.momentum, norm.eps),
+            SHIFTED=shift is not None,
+            RELU=norm.relu,
+            BLOCK=block,
+            num_warps=warps,
+        )
+        ctx.save_for_backward(x, weight, bias, shift, moments)
+        ctx.relu = norm.relu
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias, shift, moments = ctx.saved_tensors
+        gradient, (rows, size) = gradient.contiguous(), x.shape
+        dx, sums = torch.empty_like(x), x.new_empty((3, rows))
+        block, warps = _block(size)
+        programs.norm_backward[(rows,)](
+            *(gradient, x, dx, weight, bias, x if shift is None else shift, moments, sums, rows, size),
+            SHIFTED=shift is not None,
+            RELU=ctx.relu,
+            BLOCK=block,
+            num_warps=warps,
+        )
+        return dx, sums[0], sums[1], None if shift is None else sums[2], None, None, None
+
+
+class _Depthwise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+        x, weight = x.contiguous(), weight.contiguous()
+        n, channels, batch, height, width = x.shape
+        out = [(side + 2 * padding - KERNEL) // stride + 1 for side in (height, width)]
+        y = x.new_empty((n, channels, batch, *out))
+        size = batch * out[0] * out[1]
+        block = min(MANY, triton.next_power_of_2(size))
+        programs.depthwise_forward[(n * channels, triton.cdiv(size, block))](
+            *(x, weight, y, batch, height, width, *out, stride, padding),
+            BLOCK=block,
+            num_warps=max(1, block // 256),
+        )
+        ctx.save_for_backward(x, weight)
+        ctx.geometry = (*out, stride, padding)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        n, channels, batch, height, width = x.shape
+        dx, dw = torch.empty_like(x), torch.empty_like(weight)
+        block = min(MANY, triton.next_power_of_2(batch * height * width))
+        programs.depthwise_backward[(n * channels,)](
+            *(gradient, x, weight, dx, dw, batch, height, width, *ctx.geometry),
+            BLOCK=block,
+            num_warps=max(1, block // 128),
+        )
+        return dx, dw, None, None
+
+
+def _block(size: int) -> tuple[int, int]:
+    """Return how many values of a row a program reads at a time, and its number of warps.
+
+    A long row gets many warps. Then fewer rows are read at the same time, and their second reading comes from the
+    cache.
+    """
+    block = min(4 * MANY, triton.next_power_of_2(size))
+    return block, max(1, min(16, block // 256))

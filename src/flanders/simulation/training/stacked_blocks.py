@@ -1,0 +1,116 @@
+"""Blocks: consecutive layers of a module that run faster on a GPU with kernels of this package.
+
+A block is a batch normalisation, with the convolution before it and the ReLU after it if there are such, or a
+depthwise convolution. The kernels need Triton. Without it, and in a test of the model, every layer runs on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from torch import Tensor, nn
+
+from flanders.models import BatchNorm2d
+from flanders.simulation.training import stacked_layers as layers
+
+Block = Sequence[tuple[str, nn.Module]]
+"""Layers that follow each other. The names of a layer's parameters and buffers begin with the text beside it."""
+OnGpu = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Tensor], Tensor]
+"""A function from stacked parameters, buffers and batches to the output of a block."""
+HAS_KERNELS = find_spec("triton") is not None
+"""Whether Triton is installed. It comes with PyTorch for NVIDIA GPUs."""
+
+
+def blocks(named: Block) -> list[Block]:
+    """Cut the layers of a sequence into blocks. Most blocks have one layer."""
+    found: list[list[tuple[str, nn.Module]]] = []
+    for prefix, layer in named:
+        last = found[-1] if found else []
+        convolved = len(last) == 1 and can_stack(last[0][1]) and not is_depthwise(last[0][1])
+        follows = (normalises(layer) and convolved) or (
+            type(layer) is nn.ReLU and bool(last) and normalises(last[-1][1])
+        )
+        if follows:
+            last.append((prefix, layer))
+        else:
+            found.append([(prefix, layer)])
+    return list(found)
+
+
+def on_gpu(block: Block) -> OnGpu | None:
+    """Return a function that runs a block on a GPU, or None if there is no kernel for it."""
+    if not HAS_KERNELS:
+        return None
+    if len(block) == 1 and is_depthwise(block[0][1]):
+        return depthwise(*block[0])
+    where = next((i for i, (_, layer) in enumerate(block) if normalises(layer)), None)
+    if where is None:
+        return None
+    prefix, norm = block[where]
+    before = block[:where]
+    return normalised(prefix, norm, relu=where + 1 < len(block), convolution=before[0] if before else None)
+
+
+def can_stack(layer: nn.Module) -> bool:
+    """Whether a layer is a convolution that `layers.conv2d` can compute."""
+    return type(layer) is nn.Conv2d and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+
+
+def normalises(layer: nn.Module) -> bool:
+    """Whether a layer is a batch normalisation in training that the kernel can compute."""
+    return (
+        isinstance(layer, nn.BatchNorm2d)
+        and type(layer) in (nn.BatchNorm2d, BatchNorm2d)
+        and layer.training
+        and layer.affine
+        and layer.track_running_stats
+        and layer.momentum is not None
+    )
+
+
+def is_depthwise(layer: nn.Module) -> bool:
+    """Whether a layer is a depthwise 3 x 3 convolution in training that the kernel can compute."""
+    return (
+        isinstance(layer, nn.Conv2d)
+        and can_stack(layer)
+        and layer.training
+        and layer.groups == layer.in_channels == layer.out_channels
+        and layer.bias is None
+        and layer.kernel_size == (3, 3)
+        and layer.dilation == (1, 1)
+        and layer.stride[0] == layer.stride[1]
+        and layer.padding[0] == layer.padding[1]
+    )
+
+
+def depthwise(prefix: str, layer: Any) -> OnGpu:
+    """Return a function that runs a depthwise convolution."""
+    from flanders.simulation.training import kernels
+
+    weight, stride, padding = f"{prefix}weight", layer.stride[0], layer.padding[0]
+    return lambda p, b, x: kernels.depthwise(x, p[weight], stride, padding)
+
+
+def normalised(prefix: str, norm: Any, *, relu: bool, convolution: tuple[str, Any] | None) -> OnGpu:
+    """Return a function that runs a batch normalisation, after a convolution and before ReLU if there are such.
+
+    The bias of the convolution is added in the kernel of the batch normalisation.
+    """
+    from flanders.simulation.training import kernels
+
+    numbers = kernels.Norm(norm.momentum, norm.eps, relu)
+    weight, bias = f"{prefix}weight", f"{prefix}bias"
+    mean, var, count = f"{prefix}running_mean", f"{prefix}running_var", f"{prefix}num_batches_tracked"
+
+    def run(p: Mapping[str, Tensor], b: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        shift = None
+        if convolution is not None:
+            name, layer = convolution
+            options = (layer.stride, layer.padding, layer.dilation, layer.groups)
+            x, shift = layers.conv2d(x, p[f"{name}weight"], None, options), p.get(f"{name}bias")
+        b[count].add_(1)
+        return kernels.batch_norm(x, p[weight], p[bias], shift, (b[mean], b[var]), numbers)
+
+    return run
