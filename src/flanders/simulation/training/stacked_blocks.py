@@ -1,7 +1,7 @@
 """Blocks: consecutive layers of a module that run faster on a GPU with kernels of this package.
 
 A block is a batch normalisation, with the convolution before it and the ReLU after it if there are such, or a
-depthwise convolution. The kernels need Triton. Without it, and in a test of the model, every layer runs on its own.
+depthwise convolution. The kernels need Triton. Without it, every layer runs on its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from flanders.models import BatchNorm2d
+from flanders.models import BatchNorm2d, SentBatchNorm2d
 from flanders.simulation.training import stacked_layers as layers
 
 Block = Sequence[tuple[str, nn.Module]]
@@ -59,23 +59,21 @@ def can_stack(layer: nn.Module) -> bool:
 
 
 def normalises(layer: nn.Module) -> bool:
-    """Whether a layer is a batch normalisation in training that the kernel can compute."""
+    """Whether a layer is a batch normalisation that the kernel can compute."""
     return (
         isinstance(layer, nn.BatchNorm2d)
-        and type(layer) in (nn.BatchNorm2d, BatchNorm2d)
-        and layer.training
+        and type(layer) in (nn.BatchNorm2d, BatchNorm2d, SentBatchNorm2d)
         and layer.affine
-        and layer.track_running_stats
+        and (layer.track_running_stats or type(layer) is SentBatchNorm2d)
         and layer.momentum is not None
     )
 
 
 def is_depthwise(layer: nn.Module) -> bool:
-    """Whether a layer is a depthwise 3 x 3 convolution in training that the kernel can compute."""
+    """Whether a layer is a depthwise 3 x 3 convolution that the kernel can compute."""
     return (
         isinstance(layer, nn.Conv2d)
         and can_stack(layer)
-        and layer.training
         and layer.groups == layer.in_channels == layer.out_channels
         and layer.bias is None
         and layer.kernel_size == (3, 3)
@@ -83,6 +81,18 @@ def is_depthwise(layer: nn.Module) -> bool:
         and layer.stride[0] == layer.stride[1]
         and layer.padding[0] == layer.padding[1]
     )
+
+
+def running_statistics(
+    prefix: str, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the running mean, the running variance and the number of batches of a batch normalisation layer.
+
+    They are buffers, or parameters that gradients do not change (see `SentBatchNorm2d`).
+    """
+    place = buffers if f"{prefix}running_mean" in buffers else parameters
+    mean, var, count = (place[f"{prefix}{name}"] for name in ("running_mean", "running_var", "num_batches_tracked"))
+    return mean.detach(), var.detach(), count.detach()
 
 
 def depthwise(prefix: str, layer: Any) -> OnGpu:
@@ -100,9 +110,8 @@ def normalised(prefix: str, norm: Any, *, relu: bool, convolution: tuple[str, An
     """
     from flanders.simulation.training import kernels
 
-    numbers = kernels.Norm(norm.momentum, norm.eps, relu)
+    numbers = kernels.Norm(norm.momentum, norm.eps, relu, norm.training)
     weight, bias = f"{prefix}weight", f"{prefix}bias"
-    mean, var, count = f"{prefix}running_mean", f"{prefix}running_var", f"{prefix}num_batches_tracked"
 
     def run(p: Mapping[str, Tensor], b: Mapping[str, Tensor], x: Tensor) -> Tensor:
         shift = None
@@ -110,7 +119,9 @@ def normalised(prefix: str, norm: Any, *, relu: bool, convolution: tuple[str, An
             name, layer = convolution
             options = (layer.stride, layer.padding, layer.dilation, layer.groups)
             x, shift = layers.conv2d(x, p[f"{name}weight"], None, options), p.get(f"{name}bias")
-        b[count].add_(1)
-        return kernels.batch_norm(x, p[weight], p[bias], shift, (b[mean], b[var]), numbers)
+        mean, var, count = running_statistics(prefix, p, b)
+        if norm.training:
+            count.add_(1)
+        return kernels.batch_norm(x, p[weight], p[bias], shift, (mean, var), numbers)
 
     return run

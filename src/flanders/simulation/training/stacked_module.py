@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 
-from flanders.models import BatchNorm2d
+from flanders.models import BatchNorm2d, SentBatchNorm2d
 from flanders.simulation.training import stacked_layers as layers
-from flanders.simulation.training.stacked_blocks import Block, blocks, can_stack, on_gpu
+from flanders.simulation.training.stacked_blocks import Block, blocks, can_stack, on_gpu, running_statistics
 
 KEY = "dropout_key"
 """The name of the buffer through which a dropout layer under `vmap` gets a client's key.
@@ -82,10 +82,11 @@ def block_link(block: Block, links: Sequence[Stackable]) -> Stackable:
     together = on_gpu(block)
     if together is None:
         return links[0] if len(links) == 1 else one_by_one
-    run = together
+    run, training = together, block[0][1].training
 
     def either(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
-        return run(p, b, x) if x.is_cuda and x.dtype == torch.float32 else one_by_one(p, b, key, x)
+        can_run = x.is_cuda and x.dtype == torch.float32 and (training or not torch.is_grad_enabled())
+        return run(p, b, x) if can_run else one_by_one(p, b, key, x)
 
     return either
 
@@ -125,7 +126,8 @@ def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
     if type(layer) in DROPOUT:
         whole, p_ = DROPOUT[type(layer)], float(layer.p)  # type: ignore[arg-type]
         return lambda p, b, key, x: drop(x, key, number, p_, whole) if layer.training else x
-    if type(layer) in BATCH_NORM and layer.track_running_stats and layer.momentum is not None:
+    tracks = type(layer) is SentBatchNorm2d or (type(layer) in BATCH_NORM and layer.track_running_stats)
+    if tracks and layer.momentum is not None:
         return batch_norm_link(layer, prefix)
     parameters, buffers = dict(layer.named_parameters()), dict(layer.named_buffers())
     run_layer = under_vmap(layer, {layer: number})
@@ -142,14 +144,15 @@ def batch_norm_link(layer: Any, prefix: str) -> Stackable:
     """Return a function that runs a batch normalisation layer for all clients."""
 
     def run(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        mean, var, count = running_statistics(prefix, p, b)
         if layer.training:
-            b[f"{prefix}num_batches_tracked"].add_(1)
+            count.add_(1)
         return layers.batch_norm(
             x,
             p.get(f"{prefix}weight"),
             p.get(f"{prefix}bias"),
-            b[f"{prefix}running_mean"],
-            b[f"{prefix}running_var"],
+            mean,
+            var,
             training=layer.training,
             momentum=layer.momentum,
             eps=layer.eps,

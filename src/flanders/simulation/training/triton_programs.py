@@ -3,6 +3,10 @@
 A program treats one row: one channel of one client, with the values of all its images. It reads and writes a row in
 blocks of `BLOCK` values. Triton compiles a program anew for each combination of the arguments in capital letters.
 Triton does not allow other annotations than `constexpr`.
+
+If Triton knows that arrays are aligned, each thread treats four values that follow each other. The threads then
+read every fourth value of a 3 x 3 window at a time, which is slow. So the depthwise convolutions hide the alignment,
+and neighbouring threads read neighbouring values.
 """
 
 from __future__ import annotations
@@ -113,6 +117,26 @@ def norm_backward(
 
 
 @triton.jit
+def scale_and_shift(
+    x,
+    y,
+    scale,
+    shift,
+    size,
+    RELU: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Multiply a block of a row by a number, and add another number."""
+    row = tl.program_id(0).to(tl.int64)
+    places = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    valid = places < size
+    values = tl.load(x + row * size + places, valid, 0.0) * tl.load(scale + row) + tl.load(shift + row)
+    if RELU:
+        values = tl.maximum(values, 0.0)
+    tl.store(y + row * size + places, values, valid)
+
+
+@triton.jit(do_not_specialize_on_alignment=("x", "y"))
 def depthwise_forward(
     x,
     weight,
@@ -137,8 +161,8 @@ def depthwise_forward(
     images = x + row * batch * (HEIGHT * WIDTH)
     total = tl.zeros([BLOCK], tl.float32)
     for k in tl.static_range(9):
-        h, v = top + k // 3, left + k % 3
-        inside = valid & (h >= 0) & (h < HEIGHT) & (v >= 0) & (v < WIDTH)
+        h, v = (top + k // 3).to(tl.uint32), (left + k % 3).to(tl.uint32)  # negative numbers become large ones
+        inside = valid & (h < HEIGHT) & (v < WIDTH)
         value = tl.load(images + (image * HEIGHT + h) * WIDTH + v, inside, 0.0)
         total += value * tl.load(weight + row * 9 + k)
     tl.store(y + row * size + place, total, valid)
@@ -147,12 +171,12 @@ def depthwise_forward(
 @triton.jit
 def output(gradient, image, h, v, valid, STRIDE, HEIGHT, WIDTH):
     """Return the gradients of the outputs whose windows begin at row h and column v. It is 0 if there is none."""
-    inside = valid & (h >= 0) & (h % STRIDE == 0) & (h // STRIDE < HEIGHT)
-    inside = inside & (v >= 0) & (v % STRIDE == 0) & (v // STRIDE < WIDTH)
+    h, v = h.to(tl.uint32), v.to(tl.uint32)  # negative numbers become large ones
+    inside = valid & (h % STRIDE == 0) & (h // STRIDE < HEIGHT) & (v % STRIDE == 0) & (v // STRIDE < WIDTH)
     return tl.load(gradient + (image * HEIGHT + h // STRIDE) * WIDTH + v // STRIDE, inside, 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=("gradient", "x", "dx"))
 def depthwise_backward(
     gradient,
     x,
