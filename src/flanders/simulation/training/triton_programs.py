@@ -5,7 +5,7 @@ blocks of `BLOCK` values. Triton compiles a program anew for each combination of
 Triton does not allow other annotations than `constexpr`.
 
 If Triton knows that arrays are aligned, each thread treats four values that follow each other. The threads then
-read every fourth value of a 3 x 3 window at a time, which is slow. So the depthwise convolutions hide the alignment,
+read every fourth value of a window at a time, which is slow. So the depthwise convolutions hide the alignment,
 and neighbouring threads read neighbouring values.
 """
 
