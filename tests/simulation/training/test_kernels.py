@@ -44,7 +44,7 @@ def test_batch_normalisation_is_what_its_formula_says(shape, relu, shifted):
     before = mean.cpu().clone(), var.cpu().clone()
     shift = inputs[3] if shifted else None
     norm = kernels.Norm(0.1, 1e-5, relu, True)
-    y = kernels.batch_norm(inputs[0], inputs[1], inputs[2], shift, (mean, var), norm)
+    y = kernels.normalise_channels(inputs[0], inputs[1], inputs[2], shift, (mean, var), norm)
     z = expected_norm(*exact[:3], exact[3] if shifted else None, relu)
     direction = torch.randn(shape)
     gradients = torch.autograd.grad((y * direction.to(DEVICE)).sum(), inputs)
@@ -62,7 +62,7 @@ def test_in_a_test_batch_normalisation_uses_the_running_statistics():
     x, (weight, bias, shift, mean) = torch.randn(2, 4, 3, 8, 8), torch.randn(4, 2, 3).unbind()
     var = torch.rand(2, 3) + 0.1
     norm = kernels.Norm(0.1, 1e-5, True, False)
-    y = kernels.batch_norm(
+    y = kernels.normalise_channels(
         *(t.to(DEVICE) for t in (x, weight, bias, shift)), (mean.to(DEVICE), var.to(DEVICE)), norm
     )
     for i in range(2):
@@ -88,7 +88,7 @@ def test_depthwise_convolutions_are_those_of_pytorch(shape, stride, padding):
     x, weight = torch.randn(shape), torch.randn(n, channels, 1, 3, 3)
     inputs, exact = ([t.to(DEVICE, dtype).requires_grad_() for t in (x, weight)] for dtype in (None, torch.float64))
     exact = [t.detach().cpu().requires_grad_() for t in exact]
-    y = kernels.depthwise(*inputs, stride, padding)
+    y = kernels.convolve_channels(*inputs, stride, padding)
     z = torch.stack(
         [functional.conv2d(exact[0][i], exact[1][i], None, stride, padding, 1, channels) for i in range(n)]
     )
@@ -96,4 +96,4 @@ def test_depthwise_convolutions_are_those_of_pytorch(shape, stride, padding):
     found = torch.autograd.grad((y * direction.to(DEVICE)).sum(), inputs)
     expected = torch.autograd.grad((z * direction.double()).sum(), exact)
     assert_near([y.detach().cpu(), *(g.cpu() for g in found)], [z.detach(), *expected])
-    assert torch.equal(kernels.depthwise(*inputs, stride, padding), y)
+    assert torch.equal(kernels.convolve_channels(*inputs, stride, padding), y)

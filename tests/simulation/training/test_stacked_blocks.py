@@ -37,7 +37,7 @@ def depthwise(x, weight, stride, padding):
 @pytest.fixture
 def kernels(monkeypatch):
     name = "flanders.simulation.training.kernels"
-    fake = SimpleNamespace(Norm=Norm, batch_norm=batch_norm, depthwise=depthwise)
+    fake = SimpleNamespace(Norm=Norm, normalise_channels=batch_norm, convolve_channels=depthwise)
     monkeypatch.setitem(sys.modules, name, fake)
     monkeypatch.setattr(sys.modules["flanders.simulation.training"], "kernels", fake, raising=False)
     monkeypatch.setattr(stacked_blocks, "HAS_KERNELS", True)

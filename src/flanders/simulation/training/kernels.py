@@ -11,6 +11,7 @@ same bytes in every call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -21,9 +22,13 @@ from torch.autograd.function import once_differentiable
 from flanders.simulation.training import triton_programs as programs
 
 KERNEL = 3
-"""The side of the windows that `depthwise` can compute: the only one that MobileNet has."""
+"""The side of the windows that `convolve_channels` can compute: the only one that MobileNet has."""
 MANY = 1024
 """The most values that one program of a kernel treats at a time, so that they stay in registers."""
+
+
+Context = Any
+"""What PyTorch passes from the forward to the backward pass. Its attributes have no types."""
 
 
 class Norm(NamedTuple):
@@ -36,7 +41,7 @@ class Norm(NamedTuple):
     training: bool
 
 
-def batch_norm(
+def normalise_channels(
     x: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -54,9 +59,7 @@ def batch_norm(
     rows = x.transpose(1, 2).reshape(n * channels, -1)
     if norm.training:
         flat = None if shift is None else shift.reshape(-1)
-        y: Tensor = _BatchNorm.apply(  # type: ignore[no-untyped-call]
-            rows, weight.reshape(-1), bias.reshape(-1), flat, *statistics, norm
-        )
+        y = _batch_norm(rows, weight.reshape(-1), bias.reshape(-1), flat, *statistics, norm)
     else:
         mean, var = statistics
         scale = weight * torch.rsqrt(var + norm.eps)
@@ -64,19 +67,18 @@ def batch_norm(
     return y.view(n, channels, batch, *image).transpose(1, 2)
 
 
-def depthwise(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+def convolve_channels(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
     """Return 3 x 3 convolutions in which each channel has a window of its own.
 
     The images have the shape `(n, B, C, H, W)`, and the weights `(n, C, 1, 3, 3)`.
     """
-    y: Tensor = _Depthwise.apply(x.transpose(1, 2), weight, stride, padding)  # type: ignore[no-untyped-call]
-    return y.transpose(1, 2)
+    return _depthwise(x.transpose(1, 2), weight, stride, padding).transpose(1, 2)
 
 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Context,
         x: Tensor,
         weight: Tensor,
         bias: Tensor,
@@ -102,7 +104,7 @@ class _BatchNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias, shift, moments = ctx.saved_tensors
         gradient, (rows, size) = gradient.contiguous(), x.shape
         dx, sums = torch.empty_like(x), x.new_empty((3, rows))
@@ -128,7 +130,7 @@ def _scaled(x: Tensor, scale: Tensor, shift: Tensor, relu: bool) -> Tensor:
 
 class _Depthwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    def forward(ctx: Context, x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
         x, weight = x.contiguous(), weight.contiguous()
         n, channels, batch, height, width = x.shape
         out = [(side + 2 * padding - KERNEL) // stride + 1 for side in (height, width)]
@@ -146,7 +148,7 @@ class _Depthwise(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         gradient = gradient.contiguous()
         n, channels, batch, height, width = x.shape
@@ -171,3 +173,7 @@ def _block(size: int) -> tuple[int, int]:
     if size >= 4096:
         return 4096, 16
     return (MANY, 4) if size >= MANY else (triton.next_power_of_2(size), 1)
+
+
+_batch_norm: Callable[..., Tensor] = _BatchNorm.apply
+_depthwise: Callable[..., Tensor] = _Depthwise.apply

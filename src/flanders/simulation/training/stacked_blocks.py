@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -43,14 +42,14 @@ def on_gpu(block: Block) -> OnGpu | None:
     """Return a function that runs a block on a GPU, or None if there is no kernel for it."""
     if not HAS_KERNELS:
         return None
-    if len(block) == 1 and is_depthwise(block[0][1]):
-        return depthwise(*block[0])
-    where = next((i for i, (_, layer) in enumerate(block) if normalises(layer)), None)
-    if where is None:
+    name, layer = block[0]
+    if len(block) == 1 and isinstance(layer, nn.Conv2d) and is_depthwise(layer):
+        return depthwise_on_gpu(name, layer)
+    convolution = (name, layer) if isinstance(layer, nn.Conv2d) else None
+    prefix, norm = block[1] if convolution is not None and len(block) > 1 else block[0]
+    if not isinstance(norm, nn.BatchNorm2d) or not normalises(norm):
         return None
-    prefix, norm = block[where]
-    before = block[:where]
-    return normalised(prefix, norm, relu=where + 1 < len(block), convolution=before[0] if before else None)
+    return norm_on_gpu(prefix, norm, relu=type(block[-1][1]) is nn.ReLU, convolution=convolution)
 
 
 def can_stack(layer: nn.Module) -> bool:
@@ -95,21 +94,24 @@ def running_statistics(
     return mean.detach(), var.detach(), count.detach()
 
 
-def depthwise(prefix: str, layer: Any) -> OnGpu:
+def depthwise_on_gpu(prefix: str, layer: nn.Conv2d) -> OnGpu:
     """Return a function that runs a depthwise convolution."""
     from flanders.simulation.training import kernels
 
-    weight, stride, padding = f"{prefix}weight", layer.stride[0], layer.padding[0]
-    return lambda p, b, x: kernels.depthwise(x, p[weight], stride, padding)
+    weight, stride, padding = f"{prefix}weight", layer.stride[0], int(layer.padding[0])
+    return lambda p, b, x: kernels.convolve_channels(x, p[weight], stride, padding)
 
 
-def normalised(prefix: str, norm: Any, *, relu: bool, convolution: tuple[str, Any] | None) -> OnGpu:
+def norm_on_gpu(
+    prefix: str, norm: nn.BatchNorm2d, *, relu: bool, convolution: tuple[str, nn.Conv2d] | None
+) -> OnGpu:
     """Return a function that runs a batch normalisation, after a convolution and before ReLU if there are such.
 
     The bias of the convolution is added in the kernel of the batch normalisation.
     """
     from flanders.simulation.training import kernels
 
+    assert norm.momentum is not None  # see `normalises`
     numbers = kernels.Norm(norm.momentum, norm.eps, relu, norm.training)
     weight, bias = f"{prefix}weight", f"{prefix}bias"
 
@@ -122,6 +124,6 @@ def normalised(prefix: str, norm: Any, *, relu: bool, convolution: tuple[str, An
         mean, var, count = running_statistics(prefix, p, b)
         if norm.training:
             count.add_(1)
-        return kernels.batch_norm(x, p[weight], p[bias], shift, (mean, var), numbers)
+        return kernels.normalise_channels(x, p[weight], p[bias], shift, (mean, var), numbers)
 
     return run
