@@ -96,10 +96,14 @@ def running_statistics(
 
 def depthwise_on_gpu(prefix: str, layer: nn.Conv2d) -> OnGpu:
     """Return a function that runs a depthwise convolution."""
-    from flanders.simulation.training import kernels
-
     weight, stride, padding = f"{prefix}weight", layer.stride[0], int(layer.padding[0])
-    return lambda p, b, x: kernels.convolve_channels(x, p[weight], stride, padding)
+
+    def run(p: Mapping[str, Tensor], b: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        from flanders.simulation.training import kernels  # here, since it imports Triton
+
+        return kernels.convolve_channels(x, p[weight], stride, padding)
+
+    return run
 
 
 def norm_on_gpu(
@@ -109,13 +113,11 @@ def norm_on_gpu(
 
     The bias of the convolution is added in the kernel of the batch normalisation.
     """
-    from flanders.simulation.training import kernels
-
-    assert norm.momentum is not None  # see `normalises`
-    numbers = kernels.Norm(norm.momentum, norm.eps, relu, norm.training)
     weight, bias = f"{prefix}weight", f"{prefix}bias"
 
     def run(p: Mapping[str, Tensor], b: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        from flanders.simulation.training import kernels  # here, since it imports Triton
+
         shift = None
         if convolution is not None:
             name, layer = convolution
@@ -124,6 +126,8 @@ def norm_on_gpu(
         mean, var, count = running_statistics(prefix, p, b)
         if norm.training:
             count.add_(1)
+        assert norm.momentum is not None  # see `normalises`
+        numbers = kernels.Norm(norm.momentum, norm.eps, relu, norm.training)
         return kernels.normalise_channels(x, p[weight], p[bias], shift, (mean, var), numbers)
 
     return run
