@@ -19,8 +19,15 @@ TREES = {name: ast.parse(text) for name, text in TEXTS.items()}
 CLASSES = {node.name: node for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)}
 NEEDED = {"array_api_compat", "numpy"}
 """The packages that every installation has. All others come with an extra."""
-MOST_PARAMETERS = {"flanders.flower.strategy __init__": 13}
-"""The front of the Flower wrapper has one parameter for each thing that an operator can switch on."""
+PROGRAMS = "flanders.simulation.training.triton_programs"
+MOST_PARAMETERS = {
+    "flanders.flower.strategy __init__": 13,
+    f"{PROGRAMS} norm_forward": 15,
+    f"{PROGRAMS} norm_backward": 13,
+    f"{PROGRAMS} depthwise_backward": 13,
+}
+"""The front of the Flower wrapper has one parameter for each thing that an operator can switch on. A program for a
+GPU has one for each array and each size."""
 ONLY_READ = {"Finding", "Row", "RunData", "RunSummary"}
 """Records with many fields. The package makes them, users read them."""
 

@@ -40,7 +40,7 @@ def one(text, *overrides):
         ("threat = {attack = 'lie', fraction = 0}", "threat = {attack = 'none'}"),
         ("threat = {attack = 'none', fraction = 0.8}", ""),
         ("[data]\npartition = 'dirichlet'\nalpha = 1", "[data.partition]\nname = 'dirichlet'\nalpha = 1.0"),
-        ("[run]\ndevice = 'cpu'\nchunk = 7\ndata_dir = '/x'\ncheckpoint_every = 5", ""),
+        ("[run]\ndevice = 'cpu'\nchunk = 7\ndata_dir = '/x'\ncheckpoint_every = 5\ntf32 = true", ""),
         (
             "aggregator = {name = 'krum', preaggregators = 'nnm'}",
             "aggregator = {name='krum', preaggregators=[['nnm']]}",

@@ -91,7 +91,7 @@ def test_tables_say_what_was_changed(tmp_path, capsys):
     results, tables = tmp_path / "r.sqlite", tmp_path / "tables"
     Store(results).close()
     changes = ['model={name="logistic"}', "federation.rounds=4"]
-    asked = [x for change in [*changes, "data.dataset.verify=false"] for x in ("--set", change)]
+    asked = [x for change in [*changes, "data.dataset.verify=false", "run.tf32=true"] for x in ("--set", change)]
     place = ["--out", str(results), "--tables", str(tables)]
     assert main(["reproduce", *ASKED, *asked, "--table-only", *place]) == 0
     words = f"reference variant with {', '.join(changes)}"

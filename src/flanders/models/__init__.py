@@ -11,7 +11,7 @@ with needing("sim"):
 
 from flanders.models.convolutional import Cnn6, SmallCnn
 from flanders.models.dense import Logistic, Mlp2, Mlp4
-from flanders.models.mobilenet import BatchNorm2d, MobileNet
+from flanders.models.mobilenet import BatchNorm2d, MobileNet, MobileNetReference, SentBatchNorm2d
 from flanders.models.model_spec import ModelSpec
 from flanders.models.own import OwnModel, as_model
 from flanders.models.parameters import Layout, tensor_sizes
@@ -25,6 +25,7 @@ MODELS: Registry[ModelSpec] = Registry(
         "mlp4": Mlp4,
         "cnn6": Cnn6,
         "mobilenet": MobileNet,
+        "mobilenet-reference": MobileNetReference,
         "logistic": Logistic,
         "small-cnn": SmallCnn,
         "gru": Gru,
@@ -41,8 +42,10 @@ __all__ = [
     "Mlp2",
     "Mlp4",
     "MobileNet",
+    "MobileNetReference",
     "ModelSpec",
     "OwnModel",
+    "SentBatchNorm2d",
     "SmallCnn",
     "as_model",
     "tensor_sizes",

@@ -39,6 +39,9 @@ class Options:
     threads
         The number of threads to compute with. Default: the number that NumPy and PyTorch use by themselves. A
         resumed run keeps its number of threads, since rounding errors depend on it.
+    tf32
+        Whether an NVIDIA GPU may multiply matrices in the format TF32 when clients train. This is faster, and its
+        rounding errors are about a thousand times as large. The test of the global model keeps full precision.
     """
 
     device: str = "auto"
@@ -46,6 +49,7 @@ class Options:
     data_dir: Path | None = None
     checkpoint_every: int | None = None
     threads: int | None = None
+    tf32: bool = False
 
     def __post_init__(self) -> None:
         for name in ("chunk", "checkpoint_every", "threads"):

@@ -37,7 +37,7 @@ CREATE TABLE run (
     id TEXT PRIMARY KEY,           -- first 16 hex digits of the SHA-256 of `spec`
     position INTEGER NOT NULL,     -- order in which the runs were added
     spec TEXT NOT NULL,            -- canonical JSON
-    options TEXT NOT NULL,         -- JSON: device, chunk, threads, data_dir, checkpoint_every
+    options TEXT NOT NULL,         -- JSON: device, chunk, threads, data_dir, checkpoint_every, tf32
     status TEXT NOT NULL CHECK (status IN ('pending', 'running', 'done', 'failed')),
     owner TEXT,                    -- the process that carries out the run
     heartbeat REAL,                -- when that process last reported, seconds since 1970

@@ -240,12 +240,13 @@ def averaged(
     """
     if kept.size == 0:
         return dict(before)
-    new = {}
+    new, device = {}, next((b.device for b in before.values()), None)
+    chosen, shares = torch.from_numpy(kept).to(device), torch.from_numpy(weights[kept]).to(device)
     for name, old in before.items():
         start = old.flatten().double()
-        rows = after[name][torch.from_numpy(kept).to(old.device)].double().view(kept.size, -1)
+        rows = after[name][chosen].double().view(kept.size, -1)
         usable = torch.isfinite(rows).all(1)
-        share = torch.from_numpy(weights[kept]).to(old.device) * usable
+        share = shares * usable
         changes = torch.where(usable[:, None], rows - start, 0.0)
         mean = start + (share / share.sum().clamp(min=1e-300)) @ changes  # without a usable row: the old values
         new[name] = (mean if old.is_floating_point() else mean.round()).to(old.dtype).view(old.shape)

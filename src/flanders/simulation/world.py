@@ -156,7 +156,8 @@ class World:
 
     def make_trainer(self) -> Trainer:
         """Return the trainer that trains the clients in this process."""
-        return Trainer(self.module, self.data, self.setting.training, chunk=self.setting.run.chunk)
+        run = self.setting.run
+        return Trainer(self.module, self.data, self.setting.training, chunk=run.chunk, tf32=run.tf32)
 
     def make_attacker(self) -> Attacker:
         """Return the attacker of the setting as it is before the first round, with random generators of its own."""

@@ -96,12 +96,13 @@ def batch_norm(
 ) -> Tensor:
     """Normalise the channels of all clients in one call, as if they were channels of one model.
 
-    The running statistics `mean` and `var` are changed in place.
+    Training changes the running statistics `mean` and `var` in place.
     """
+    mean, var = (t.view(-1) if training else t.reshape(-1) for t in (mean, var))  # a view is no copy
     together = x.transpose(0, 1).flatten(1, 2)
     scale = None if weight is None else weight.flatten()
     shift = None if bias is None else bias.flatten()
-    output = functional.batch_norm(together, mean.view(-1), var.view(-1), scale, shift, training, momentum, eps)
+    output = functional.batch_norm(together, mean, var, scale, shift, training, momentum, eps)
     return output.view(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
 
 

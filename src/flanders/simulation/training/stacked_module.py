@@ -10,7 +10,7 @@ still use the operations of `stacked_layers`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 
-from flanders.models import BatchNorm2d
+from flanders.models import BatchNorm2d, SentBatchNorm2d
 from flanders.simulation.training import stacked_layers as layers
+from flanders.simulation.training.stacked_blocks import Block, blocks, can_stack, on_gpu, running_statistics
 
 KEY = "dropout_key"
 """The name of the buffer through which a dropout layer under `vmap` gets a client's key.
@@ -56,7 +57,11 @@ def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
     if not is_sequence(own):
         return under_vmap(own, numbers)
     leaves = [(name, layer) for name, layer in own.named_modules() if not list(layer.children())]
-    links = [link(layer, f"{name}." if name else "", numbers[layer]) for name, layer in leaves]
+    named = [(f"{name}." if name else "", layer) for name, layer in leaves]
+    links = [
+        block_link(block, [link(layer, prefix, numbers[layer]) for prefix, layer in block])
+        for block in blocks(named)
+    ]
 
     def run(parameters: Tensors, buffers: Tensors, key: Tensor, x: Tensor) -> Tensor:
         for link_ in links:
@@ -64,6 +69,26 @@ def stacked(module: nn.Module, *, training: bool = True) -> Stackable:
         return x
 
     return run
+
+
+def block_link(block: Block, links: Sequence[Stackable]) -> Stackable:
+    """Return a function that runs the layers of a block. `links` run them one by one, e.g. on a CPU."""
+
+    def one_by_one(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        for link_ in links:
+            x = link_(p, b, key, x)
+        return x
+
+    together = on_gpu(block)
+    if together is None:
+        return links[0] if len(links) == 1 else one_by_one
+    run, training = together, block[0][1].training
+
+    def either(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        can_run = x.is_cuda and x.dtype == torch.float32 and (training or not torch.is_grad_enabled())
+        return run(p, b, x) if can_run else one_by_one(p, b, key, x)
+
+    return either
 
 
 def is_sequence(module: nn.Module) -> bool:
@@ -101,7 +126,8 @@ def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
     if type(layer) in DROPOUT:
         whole, p_ = DROPOUT[type(layer)], float(layer.p)  # type: ignore[arg-type]
         return lambda p, b, key, x: drop(x, key, number, p_, whole) if layer.training else x
-    if type(layer) in BATCH_NORM and layer.track_running_stats and layer.momentum is not None:
+    tracks = type(layer) is SentBatchNorm2d or (type(layer) in BATCH_NORM and layer.track_running_stats)
+    if tracks and layer.momentum is not None:
         return batch_norm_link(layer, prefix)
     parameters, buffers = dict(layer.named_parameters()), dict(layer.named_buffers())
     run_layer = under_vmap(layer, {layer: number})
@@ -114,23 +140,19 @@ def link(layer: nn.Module, prefix: str, number: int) -> Stackable:
     return run
 
 
-def can_stack(layer: nn.Module) -> bool:
-    """Whether a layer is a convolution that `layers.conv2d` can compute."""
-    return type(layer) is nn.Conv2d and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-
-
 def batch_norm_link(layer: Any, prefix: str) -> Stackable:
     """Return a function that runs a batch normalisation layer for all clients."""
 
     def run(p: Tensors, b: Tensors, key: Tensor, x: Tensor) -> Tensor:
+        mean, var, count = running_statistics(prefix, p, b)
         if layer.training:
-            b[f"{prefix}num_batches_tracked"].add_(1)
+            count.add_(1)
         return layers.batch_norm(
             x,
             p.get(f"{prefix}weight"),
             p.get(f"{prefix}bias"),
-            b[f"{prefix}running_mean"],
-            b[f"{prefix}running_var"],
+            mean,
+            var,
             training=layer.training,
             momentum=layer.momentum,
             eps=layer.eps,

@@ -83,6 +83,8 @@ class Trainer:
         The number affects only rounding errors.
     graphs
         Whether to record training steps as CUDA graphs on a GPU, which makes them faster.
+    tf32
+        Whether a GPU multiplies matrices in the format TF32, with 10 bits after the point instead of 23.
     """
 
     def __init__(
@@ -93,13 +95,14 @@ class Trainer:
         *,
         chunk: int | None = None,
         graphs: bool = True,
+        tf32: bool = False,
     ) -> None:
         if chunk is not None:
             check_number("Trainer", "chunk", chunk, 1, whole=True)
         self.data, self.training = data, training
         self.device = data.x.device
         self.module, self.layout = module, Layout.of(module)
-        self._graphs, self._fixed_chunk = graphs, chunk
+        self._graphs, self._fixed_chunk, self._tf32 = graphs, chunk, tf32
         self._mixes_examples = mixes_examples(module)
         self._largest_chunk = chunk or self._fitting(module)
         threads = count_for(self.device)
@@ -138,7 +141,7 @@ class Trainer:
                 stack.take(plan, slot)
             stack.finish(torch.from_numpy(chosen).to(self.device), updates, new_buffers)
 
-        with exact(self.device, seed):
+        with exact(self.device, seed, tf32=self._tf32):
             self._share_out(most_first(self.data, ids), train_some)
         return Trained(updates, new_buffers)
 
@@ -235,21 +238,21 @@ def draws_numbers(module: nn.Module, x: Tensor) -> bool:
 
 
 @contextmanager
-def exact(device: torch.device, seed: int) -> Iterator[None]:
+def exact(device: torch.device, seed: int, *, tf32: bool = False) -> Iterator[None]:
     """Make PyTorch compute repeatably and in full float32 precision inside the `with` block.
 
     PyTorch's random generators are seeded with `seed`. This matters only for modules that draw random numbers
-    outside of their dropout layers.
+    outside of their dropout layers. With `tf32`, a GPU rounds the factors of matrix products to the format TF32.
     """
     devices = [device] if device.type == "cuda" else []
-    tf32 = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
         with (
             torch.random.fork_rng(devices=devices),
-            torch.backends.cudnn.flags(deterministic=True, benchmark=False, allow_tf32=False),
+            torch.backends.cudnn.flags(deterministic=True, benchmark=False, allow_tf32=tf32),
         ):
             torch.manual_seed(seed)
             yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cuda.matmul.allow_tf32 = before

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+from benchmarks import training
+
+
+def test_every_model_is_measured_on_a_cpu(capsys):
+    assert training.main(["--device", "cpu", "--models", "cnn6", "--clients", "2", "--examples", "40"]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["model", "way"]
+    assert row.startswith("cnn6")
+    assert row.split()[-2:] == ["True", "0.0e+00"]
