@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, without_graph
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, all_finite, without_graph
 from flanders.checks import InputError
 
 ClientId = int | str
@@ -201,8 +201,7 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
             "It is one flattened model, as long as a row of `updates`."
         )
     vector = check_same_kind(vector, name, updates)
-    xp = array_api_compat.array_namespace(vector)
-    if not bool(xp.all(xp.isfinite(vector))):
+    if not all_finite(vector):
         raise InputError(f"`{name}` holds NaN or infinite values. Restart from the last finite model.")
     return vector
 

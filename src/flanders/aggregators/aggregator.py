@@ -63,7 +63,7 @@ class Aggregator(ABC):
             check_rows(self, round_)
         with np.errstate(over="ignore", invalid="ignore") if check_later else nullcontext():
             model = self.aggregate(round_, np.random.default_rng() if rng is None else rng)
-        if check_later and not bool(xp.all(xp.isfinite(model))):
+        if check_later and not all_finite(model):
             check_rows(self, round_)
         return model
 
