@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders.arrays import on_host, to_numpy
-from flanders.linalg import blocks, products
+from flanders.linalg import blocks
 from flanders.linalg.blocks import column_blocks, sorted_columns
 from flanders.linalg.products import (
     clip_factors,
@@ -37,7 +37,6 @@ def _small_blocks(monkeypatch):
     """Blocks of the least width, 65 columns, so that small matrices are cut as large ones are."""
     monkeypatch.setattr(blocks, "HOST_BLOCK", 64)
     monkeypatch.setattr(blocks, "WIDE", 64)
-    monkeypatch.setattr(products, "HOST_BLOCK", 64)
     monkeypatch.setattr(blocks, "DEVICE_BLOCK", (64, 64))
 
 

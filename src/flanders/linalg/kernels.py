@@ -13,6 +13,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+DEPTH = tl.constexpr(32)
+"""How many columns `product_kernel` reads at a time. With 16, it took 3% longer on an H200."""
+
 
 @triton.jit
 def _count_below(keys: tl.tensor, limit: tl.tensor) -> tl.tensor:
@@ -116,81 +119,75 @@ def _centred(
     stride: tl.tensor,
     m: tl.tensor,
     d: tl.tensor,
-    CENTRED: tl.constexpr,
 ) -> tl.tensor:
     """Return a block of `matrix - center` in float64; zeros where it is outside the matrix."""
     used = (rows < m)[:, None] & (columns < d)[None, :]
     x = tl.load(matrix + rows[:, None].to(tl.int64) * stride + columns[None, :], mask=used, other=0.0)
     x = x.to(tl.float64)
-    if CENTRED:
+    if center is not None:
         x -= tl.load(center + columns, mask=columns < d, other=0.0).to(tl.float64)[None, :]
         x = tl.where(used, x, 0.0)
     return x
 
 
-@triton.jit(do_not_specialize=["m", "k", "steps"])
+@triton.jit(do_not_specialize=["m", "k"])
 def product_kernel(
     first: tl.tensor,
-    first_center: tl.tensor,
-    second: tl.tensor,
-    second_center: tl.tensor,
+    first_center: tl.tensor | None,
+    second: tl.tensor | None,
+    second_center: tl.tensor | None,
     out: tl.tensor,
     first_stride: tl.tensor,
     second_stride: tl.tensor,
     m: tl.tensor,
     k: tl.tensor,
     d: tl.tensor,
-    steps: tl.tensor,
-    FIRST_CENTRED: tl.constexpr,
-    SECOND_CENTRED: tl.constexpr,
-    SAME: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    DEPTH: tl.constexpr,
 ) -> None:
     """Compute the inner products of the m rows of `first` with the k rows of `second`, in float64.
 
-    A center is subtracted from the rows first. Each program adds up `steps * DEPTH` columns, and writes its sums to
-    an `(m, k)` matrix of its own. SAME says that both matrices are the same, and fit into one block.
+    A center is subtracted from the rows first, unless it is None. If `second` is None, it is the same as `first`,
+    and fits into one block. Each program adds up a part of the d columns, and writes its sums to an `(m, k)` matrix
+    of its own.
     """
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     others = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
+    steps = tl.cdiv(tl.cdiv(d, DEPTH), tl.num_programs(0))
     start = tl.program_id(0).to(tl.int64) * steps * DEPTH
     total = tl.zeros([ROWS, COLUMNS], dtype=tl.float64)
     for step in range(steps):
         columns = start + step * DEPTH + tl.arange(0, DEPTH)
-        x = _centred(first, first_center, rows, columns, first_stride, m, d, FIRST_CENTRED)
-        y = x if SAME else _centred(second, second_center, others, columns, second_stride, k, d, SECOND_CENTRED)
+        x = _centred(first, first_center, rows, columns, first_stride, m, d)
+        y = x if second is None else _centred(second, second_center, others, columns, second_stride, k, d)
         total = tl.dot(x, tl.trans(y), total, out_dtype=tl.float64)
     wide = rows[:, None].to(tl.int64) * k + others[None, :]
     place = out + tl.program_id(0).to(tl.int64) * m * k
     tl.store(place + wide, total, mask=(rows < m)[:, None] & (others < k)[None, :])
 
 
-@triton.jit(do_not_specialize=["m", "steps"])
+@triton.jit(do_not_specialize=["m"])
 def square_kernel(
     matrix: tl.tensor,
-    center: tl.tensor,
+    center: tl.tensor | None,
     out: tl.tensor,
     stride: tl.tensor,
     m: tl.tensor,
     d: tl.tensor,
-    steps: tl.tensor,
-    CENTRED: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ) -> None:
-    """Compute the squared norms of the rows after `center` is subtracted, in float64.
+    """Compute the squared norms of the rows in float64, after `center` is subtracted, unless it is None.
 
-    Each program adds up ROWS rows and `steps * COLUMNS` columns. With n programs along the columns, `out` is
-    `(n, m)`.
+    Each program adds up ROWS rows and a part of the columns. With n programs along the columns, `out` is `(n, m)`.
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    steps = tl.cdiv(tl.cdiv(d, COLUMNS), tl.num_programs(1))
     start = tl.program_id(1).to(tl.int64) * steps * COLUMNS
     total = tl.zeros([ROWS, COLUMNS], dtype=tl.float64)
     for step in range(steps):
         columns = start + step * COLUMNS + tl.arange(0, COLUMNS)
-        x = _centred(matrix, center, rows, columns, stride, m, d, CENTRED)
+        x = _centred(matrix, center, rows, columns, stride, m, d)
         total += x * x
     tl.store(out + tl.program_id(1).to(tl.int64) * m + rows, tl.sum(total, axis=1), mask=rows < m)
 

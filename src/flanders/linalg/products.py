@@ -44,9 +44,9 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     """
     if device.suits(*pieces):
         new = pieces[tail:]
-        with_each_other = device.table(new, center, new, center)
+        with_each_other = device.products_of_pieces(new, center, new, center)
         return (
-            np.hstack([device.table(new, center, pieces[:tail], center), with_each_other])
+            np.hstack([device.products_of_pieces(new, center, pieces[:tail], center), with_each_other])
             if tail
             else with_each_other
         )
@@ -64,7 +64,7 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
 def projections(matrix: Array, directions: Array, center: Array | None = None) -> FloatMatrix:
     """Return `(matrix - center) @ directions.T`, which is `(m, k)` for k directions."""
     if device.suits(matrix, directions):
-        return device.table([matrix], center, [directions], None)
+        return device.products_of_pieces([matrix], center, [directions], None)
     matrix, directions = on_host(matrix), on_host(directions)
     columns = list(column_blocks(matrix, directions))
     blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
@@ -126,10 +126,11 @@ def _products_on_device(
         if left < piece.shape[0]:
             last.append(piece[left:, :])
         left = max(0, left - piece.shape[0])
+    own = [matrix]
     return (
-        device.table([matrix], center, [matrix], center),
-        device.table([matrix], center, directions, None),
-        device.table(last, None, last, None) if last else np.zeros((0, 0)),
+        device.products_of_pieces(own, center, own, center),
+        device.products_of_pieces(own, center, directions, None),
+        device.products_of_pieces(last, None, last, None) if last else np.zeros((0, 0)),
     )
 
 
