@@ -6,6 +6,7 @@ a round are an array of shape `(m, d)` with a row per client. The FLANDERS paper
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -142,16 +143,26 @@ class Round:
         weights: FloatVector | None = None,
     ) -> Round:
         """Return a round with other updates. By default, its clients and weights are those of this round."""
-        return Round(
-            updates,
-            self.clients if clients is None else clients,
-            self.weights if weights is None else weights,
-            self.global_model,
-            self.root,
-            self.layers,
-            self.evaluate,
-            self.outputs,
-        )
+        names, shares = self.clients if clients is None else clients, self.weights if weights is None else weights
+        if not alike(updates, self.updates):
+            known = self.global_model, self.root, self.layers, self.evaluate, self.outputs
+            return Round(updates, names, shares, *known)
+        new, m = copy.copy(self), updates.shape[0]  # the vectors of this round fit, and were checked before
+        check_matrix(updates)
+        object.__setattr__(new, "updates", without_graph(updates))
+        object.__setattr__(new, "clients", check_clients(names, m))
+        object.__setattr__(new, "weights", check_weights(shares, m))
+        return new
+
+
+def alike(one: Array, other: Array) -> bool:
+    """Whether two arrays have the same library, type, device and number of columns."""
+    return (
+        type(one) is type(other)
+        and one.dtype == other.dtype
+        and one.shape[1:] == other.shape[1:]
+        and array_api_compat.device(one) == array_api_compat.device(other)
+    )
 
 
 def by_name(clients: Sequence[ClientId]) -> IntVector:

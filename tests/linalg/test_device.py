@@ -54,7 +54,7 @@ def test_products_keep_small_differences_between_large_models(m, d, dtype):
     agree(gram(gpu(rows), gpu(center)), exact @ exact.T, 1e-13)
     agree(squared_distances(gpu(rows), gpu(center)), squared_distances(rows, center), 1e-12)
     agree(squared_norms(gpu(rows), gpu(center)), (exact**2).sum(axis=1), 1e-13)
-    agree(rough_squared_norms(gpu(rows)), squared_norms(rows), 1e-13)
+    agree(rough_squared_norms(gpu(rows)), squared_norms(rows), 1e-6)
 
 
 @pytest.mark.parametrize("tail", [0, 1, 2, 4])

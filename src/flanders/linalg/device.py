@@ -26,9 +26,9 @@ MOST_ROWS = 1024
 """`column_statistic` holds a column in the registers of one program. With more rows they would not fit."""
 FEW_ROWS = 8
 """Pieces with fewer rows are copied into one piece. A launch for each of them would take longer than the copy."""
-TILE = 16, 128
-"""The smallest and the largest block of rows in a product. Tensor cores multiply at least 16 rows, and a product of
-more than 128 x 128 rows in float64 does not fit into the registers."""
+TILES = 16, 64, 128
+"""How many rows a block of a product may have. Tensor cores multiply at least 16 rows, and a product of more than
+128 x 128 rows in float64 does not fit into the registers. More sizes would mean more kernels to compile."""
 MOST_TILES = 8
 """How many programs of a product with small tiles a multiprocessor runs at once, at most."""
 SQUARES = 4, 512, 16
@@ -39,6 +39,8 @@ SORTED = 32
 """How many columns a program of `column_statistic` has: one for each thread of the GPU's smallest group."""
 HELD = 128
 """How many values of a column each such group holds at most."""
+FEWEST_HELD = 16
+"""How many values of a column it holds at least, so that rounds of few clients share one kernel."""
 
 log = logging.getLogger("flanders")
 
@@ -72,14 +74,19 @@ def _kernels() -> ModuleType:
     return kernels
 
 
+@functools.cache
+def _multiprocessors(device: Array, torch: ModuleType) -> int:
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
 def _blocks(numbers: int, size: int) -> int:
     """Return into how many blocks of this size so many numbers are cut."""
     return -(-numbers // size)
 
 
 def _tile(rows: int) -> int:
-    """Return the size of the blocks of rows: a power of two, large enough for all rows if it can be."""
-    return min(max(1 << (rows - 1).bit_length(), TILE[0]), TILE[1])
+    """Return the size of the blocks into which so many rows are cut: one of `TILES`."""
+    return next((size for size in TILES if rows <= size), TILES[-1])
 
 
 def products(first: Array, first_center: Array | None, second: Array, second_center: Array | None) -> Array:
@@ -91,8 +98,8 @@ def products(first: Array, first_center: Array | None, second: Array, second_cen
     (m, d), k = first.shape, second.shape[0]
     rows, others = _tile(m), _tile(k)
     tiles, depth = (_blocks(m, rows), _blocks(k, others)), int(kernels.DEPTH)
-    small = TILE[1] ** 2 // (rows * others)  # how many times as many programs fit on the GPU as with large tiles
-    at_once = xp.cuda.get_device_properties(first.device).multi_processor_count * min(small, MOST_TILES)
+    small = TILES[-1] ** 2 // (rows * others)  # how many times as many programs fit on the GPU as with large tiles
+    at_once = _multiprocessors(first.device, xp) * min(small, MOST_TILES)
     steps = _blocks(d, depth * max(1, at_once // (tiles[0] * tiles[1])))
     programs = _blocks(d, depth * steps)
     out = xp.empty((programs, m, k), dtype=xp.float64, device=first.device)
@@ -134,7 +141,8 @@ def products_of_pieces(
             known + [products(piece, first_center, other, second_center) for other in theirs[len(known) :]]
         )
     found = np.empty((my_order.size, their_order.size))
-    found[np.ix_(my_order, their_order)] = to_numpy(xp.concat([xp.concat(row, axis=1) for row in blocks]))
+    whole = blocks[0][0] if len(mine) == len(theirs) == 1 else xp.concat([xp.concat(row, axis=1) for row in blocks])
+    found[np.ix_(my_order, their_order)] = to_numpy(whole)
     return (found + found.T) / 2 if symmetric else found
 
 
@@ -150,16 +158,19 @@ def _gathered(pieces: Sequence[Array]) -> tuple[list[Array], IntVector]:
     return [*(pieces[i] for i in large), one], np.concatenate([places[i] for i in (*large, *small)])
 
 
-def row_squares(matrix: Array, center: Array | None = None) -> FloatVector:
-    """Return the `(m,)` squared norms of the rows, after `center` was subtracted from each row."""
+def row_squares(matrix: Array, center: Array | None = None, *, rough: bool = False) -> FloatVector:
+    """Return the `(m,)` squared norms of the rows, after `center` was subtracted from each row.
+
+    They are computed in float64. With `rough`, squares are computed in the type of the matrix, which is faster.
+    """
     xp, (m, d), (rows, columns, steps) = array_api_compat.array_namespace(matrix), matrix.shape, SQUARES
     programs = _blocks(d, columns * steps)
-    out = xp.empty((programs, m), dtype=xp.float64, device=matrix.device)
+    out = xp.empty((programs, m), dtype=matrix.dtype if rough else xp.float64, device=matrix.device)
     with xp.cuda.device(matrix.device):
         _kernels().square_kernel[(_blocks(m, rows), programs)](
             matrix, center, out, matrix.stride(0), m, d, rows, columns
         )
-    return np.asarray(to_numpy(xp.sum(out, axis=0)))
+    return np.asarray(to_numpy(xp.sum(out, axis=0, dtype=xp.float64)))
 
 
 def weighted_sum(weights: FloatVector, matrix: Array) -> Array:
@@ -185,7 +196,7 @@ def column_statistic(matrix: Array, kind: int, count: int = 0, rows: IntVector |
         return None
     out = xp.empty(d, dtype=matrix.dtype, device=matrix.device)
     index = index_like(np.arange(m) if rows is None else rows, matrix)
-    size = max(1 << (m - 1).bit_length(), TILE[0])
+    size = max(1 << (m - 1).bit_length(), FEWEST_HELD)
     with xp.cuda.device(matrix.device):
         _kernels().column_kernel[(_blocks(d, SORTED),)](
             matrix, index, out, matrix.stride(0), m, d, count, kind, size, SORTED, num_warps=max(1, size // HELD)

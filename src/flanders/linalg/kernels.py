@@ -119,13 +119,14 @@ def _centred(
     stride: tl.tensor,
     m: tl.tensor,
     d: tl.tensor,
+    TYPE: tl.constexpr,
 ) -> tl.tensor:
-    """Return a block of `matrix - center` in float64; zeros where it is outside the matrix."""
+    """Return a block of `matrix - center`, computed in the given type; zeros where it is outside the matrix."""
     used = (rows < m)[:, None] & (columns < d)[None, :]
     x = tl.load(matrix + rows[:, None].to(tl.int64) * stride + columns[None, :], mask=used, other=0.0)
-    x = x.to(tl.float64)
+    x = x.to(TYPE)
     if center is not None:
-        x -= tl.load(center + columns, mask=columns < d, other=0.0).to(tl.float64)[None, :]
+        x -= tl.load(center + columns, mask=columns < d, other=0.0).to(TYPE)[None, :]
         x = tl.where(used, x, 0.0)
     return x
 
@@ -158,8 +159,12 @@ def product_kernel(
     total = tl.zeros([ROWS, COLUMNS], dtype=tl.float64)
     for step in range(steps):
         columns = start + step * DEPTH + tl.arange(0, DEPTH)
-        x = _centred(first, first_center, rows, columns, first_stride, m, d)
-        y = x if second is None else _centred(second, second_center, others, columns, second_stride, k, d)
+        x = _centred(first, first_center, rows, columns, first_stride, m, d, tl.float64)
+        y = (
+            x
+            if second is None
+            else _centred(second, second_center, others, columns, second_stride, k, d, tl.float64)
+        )
         total = tl.dot(x, tl.trans(y), total, out_dtype=tl.float64)
     wide = rows[:, None].to(tl.int64) * k + others[None, :]
     place = out + tl.program_id(0).to(tl.int64) * m * k
@@ -177,17 +182,18 @@ def square_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ) -> None:
-    """Compute the squared norms of the rows in float64, after `center` is subtracted, unless it is None.
+    """Compute the squared norms of the rows, after `center` is subtracted, unless it is None.
 
-    Each program adds up ROWS rows and a part of the columns. With n programs along the columns, `out` is `(n, m)`.
+    Each program adds up ROWS rows and a part of the columns, in the type of `out`. With n programs along the
+    columns, `out` is `(n, m)`.
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     steps = tl.cdiv(tl.cdiv(d, COLUMNS), tl.num_programs(1))
     start = tl.program_id(1).to(tl.int64) * steps * COLUMNS
-    total = tl.zeros([ROWS, COLUMNS], dtype=tl.float64)
+    total = tl.zeros([ROWS, COLUMNS], dtype=out.dtype.element_ty)
     for step in range(steps):
         columns = start + step * COLUMNS + tl.arange(0, COLUMNS)
-        x = _centred(matrix, center, rows, columns, stride, m, d)
+        x = _centred(matrix, center, rows, columns, stride, m, d, out.dtype.element_ty)
         total += x * x
     tl.store(out + tl.program_id(1).to(tl.int64) * m + rows, tl.sum(total, axis=1), mask=rows < m)
 

@@ -211,16 +211,17 @@ def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVect
     In float32 they have about six digits. If one of them is too large or too small for float32, all are computed by
     `squared_norms`.
     """
-    if device.suits(matrix):
-        return device.row_squares(matrix, center)
     source, at = on_host(matrix), None if center is None else on_host(center)
     xp = array_api_compat.array_namespace(source)
-    total: Array = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        for columns in column_blocks(source):
-            block = source[:, columns] if at is None else source[:, columns] - at[None, columns]
-            total = total + xp.astype(xp.vecdot(block, block), widest_float(xp))
-        found = np.asarray(to_numpy(total), dtype=np.float64)
+        if device.suits(source):
+            found = device.row_squares(source, at, rough=True)
+        else:
+            total: Array = 0.0
+            for columns in column_blocks(source):
+                block = source[:, columns] if at is None else source[:, columns] - at[None, columns]
+                total = total + xp.astype(xp.vecdot(block, block), widest_float(xp))
+            found = np.asarray(to_numpy(total), dtype=np.float64)
         fits = source.dtype != xp.float32 or bool(np.all((found > LEAST_SINGLE) & (found < np.inf)))
         return found if fits else squared_norms(matrix, center)
 
