@@ -8,7 +8,7 @@ import numpy as np
 
 from flanders.aggregators.aggregator import PreAggregator, check_minority, check_products
 from flanders.checks import check_number
-from flanders.linalg.neighbours import nearest_rows
+from flanders.linalg.neighbours import are_nearest
 from flanders.linalg.products import clip_factors, combine, scaled_around, squared_distances, squared_norms
 from flanders.round import Round
 
@@ -55,7 +55,7 @@ class Nnm(PreAggregator):
         distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
         check_products(self, round_, distances)
         mixing = np.zeros((m, m))
-        mixing[order[:, None], order[nearest_rows(distances, m - b)]] = 1 / (m - b)
+        mixing[np.ix_(order, order)] = are_nearest(distances, m - b) / (m - b)
         return round_.replace(combine(mixing, round_.updates))
 
 

@@ -116,7 +116,7 @@ def cut_columns(values: FloatMatrix, floor: float, fewest: int = 1) -> tuple[Int
     """
     n = len(values)
     order = np.sort(values, axis=0)
-    order -= (order[(n - 1) // 2] + order[n // 2]) / 2  # the median
+    order -= middle_of_sorted(order)
     sizes, entropy = _sizes_and_entropy(n, fewest)
     at = sizes - 1
     order_square = order**2
@@ -129,6 +129,12 @@ def cut_columns(values: FloatMatrix, floor: float, fewest: int = 1) -> tuple[Int
     evidence = n * (gain / 2 - entropy)
     best = np.argmax(evidence, axis=0)
     return sizes[best], np.take_along_axis(evidence, best[None, :], axis=0)[0]
+
+
+def middle_of_sorted(order: FloatMatrix) -> FloatVector:
+    """Return the median of each column of a matrix with sorted columns."""
+    n = len(order)
+    return np.asarray((order[(n - 1) // 2] + order[n // 2]) / 2)
 
 
 @functools.lru_cache(maxsize=CUTS)
