@@ -116,12 +116,14 @@ def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
     Each array was computed from a block of `matrix`, and has the width of this block. All arrays have the same
     number of rows.
     """
-    if not array_api_compat.is_numpy_array(matrix):
-        return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
+    xp = array_api_compat.array_namespace(matrix)
+    if not (array_api_compat.is_numpy_array(matrix) or array_api_compat.is_torch_array(matrix)):
+        return xp.concat(list(blocks), axis=1)
     out = None
     for columns, block in zip(column_blocks(matrix), blocks, strict=True):
         if out is None:
-            out = np.empty((block.shape[0], matrix.shape[1]), dtype=block.dtype)
+            shape, device = (block.shape[0], matrix.shape[1]), array_api_compat.device(matrix)
+            out = xp.empty(shape, dtype=block.dtype, device=device)
         out[:, columns] = block
     return out
 
