@@ -16,7 +16,8 @@ How it measures
   need most of it. On a virtual machine it varies. `user_ratio` is the ratio without the time of the operating
   system.
 - Extra memory is the largest resident set during the call, minus the resident set before the call. On an
-  accelerator it is the allocated memory. The result of the call counts. Each number comes from a fresh process.
+  accelerator it is the allocated memory. The result of the call counts. On the CPU, each number comes from a fresh
+  process.
 - A row without any installed peer still has our own numbers.
 - `ratio` is the time of the peer divided by our time, so more is better. A row for which this is different says so.
 """
@@ -51,7 +52,7 @@ import numpy as np
 
 from flanders import aggregators
 from flanders.arrays import Array, to_numpy
-from flanders.filters import Everything, Flanders, Look, Sample
+from flanders.filters import Everything, Flanders, Guard, Look, Sample
 from flanders.linalg.products import inner_products
 from flanders.round import Round
 
@@ -59,6 +60,8 @@ Call = Callable[[], Any]
 Peers = dict[str, Callable[["Setting"], Call]]
 SAMPLE, ITERATIONS = 500, 100
 """How many parameters the paper's filter looks at, and how many iterations its published code makes."""
+PLAIN_BLOCK = 2**26
+"""How many numbers the plain product on an accelerator multiplies at a time. On an H200 more were not faster."""
 NNM_SMALL = 50_000
 """The most parameters for ByzFL's nearest-neighbour mixing (NNM). With more, it needs too much memory."""
 
@@ -107,7 +110,9 @@ class Case:
     ours: Callable[[Setting], Call]
     peers: Peers = field(default_factory=dict)
     target: float | None = None
-    """The ratio that should be reached. None if there is no target."""
+    """The ratio that should be reached on the CPU. None if there is no target."""
+    on_gpu: float | None = None
+    """The ratio that should be reached on an accelerator. None if there is no target."""
     by_user: bool = False
     """Whether the ratio without the time of the operating system should reach the target, too."""
     at_most: bool = False
@@ -269,7 +274,7 @@ def flanders_step(setting: Setting, look: Look) -> Call:
 
 
 def flanders_product(setting: Setting) -> Call:
-    """Prepare the one large matrix product of a step. The whole step should take at most twice as long.
+    """Prepare the one large matrix product of a step.
 
     The updates of the round are multiplied with each other and with the updates of the last l rounds, in float64.
     """
@@ -277,7 +282,62 @@ def flanders_product(setting: Setting) -> Call:
     snapshots = state.snapshots
     vectors = [v for s in snapshots for v in (s.rows, s.global_model[None, :])]
     pieces = [*vectors, round_.updates, round_.global_model[None, :] * 0]
-    return lambda: inner_products(pieces, round_.global_model, tail=len(vectors) - 1)
+    return gram_product(setting, pieces, round_.global_model, len(vectors) - 1)
+
+
+def gram_product(setting: Setting, pieces: list[Array], center: Array, tail: int) -> Call:
+    """Prepare the product of `pieces[tail:]` with all pieces, in float64, after the center was subtracted.
+
+    On the CPU this is our own function. On an accelerator it is PyTorch's product of large blocks: our own function
+    has kernels of its own there, and a yardstick should not change with them.
+    """
+    if setting.device == "cpu":
+        return lambda: inner_products(pieces, center, tail=tail)
+    torch = importlib.import_module("torch")
+    rows, new = sum(len(piece) for piece in pieces), sum(len(piece) for piece in pieces[:tail])
+    width = PLAIN_BLOCK // rows
+
+    def product() -> Any:
+        total: Any = 0.0
+        for start in range(0, setting.parameters, width):
+            columns = slice(start, start + width)
+            block = torch.cat([piece[:, columns] for piece in pieces]).double() - center[columns].double()
+            total = total + block[new:] @ block.T
+        return total.cpu()
+
+    return product
+
+
+def guard_rounds(setting: Setting) -> tuple[Guard, Any, Round]:
+    """Return the default filter, its memory after three rounds, and the fourth round."""
+    filter_ = Guard()
+    state = filter_.init(np.random.default_rng(0))
+    for t in range(3):
+        round_ = setting.draw(t)
+        scores = filter_.score(state, round_)
+        state = filter_.amend(state, round_, filter_.select(scores), round_.global_model, scores)
+    return filter_, state, setting.draw(3)
+
+
+def guard_step(setting: Setting) -> Call:
+    """Prepare a step of the default filter."""
+    filter_, state, round_ = guard_rounds(setting)
+
+    def step() -> Any:
+        scores = filter_.score(state, round_)
+        return filter_.amend(state, round_, filter_.select(scores), round_.global_model, scores)
+
+    return step
+
+
+def guard_product(setting: Setting) -> Call:
+    """Prepare the large product of a step of the default filter, in float64.
+
+    The updates of the round are multiplied with each other and with the remembered marks of the clients.
+    """
+    _, state, round_ = guard_rounds(setting)
+    pieces = [state.signatures.marks, round_.updates]
+    return gram_product(setting, pieces, round_.global_model, 1)
 
 
 def naive_step(setting: Setting) -> Call:
@@ -326,9 +386,21 @@ def honest(setting: Setting) -> int:
 
 PRODUCT, NAIVE = "its Gram product", "published algorithm, NumPy"
 CASES = (
-    Case("fedavg", ours(lambda f: aggregators.FedAvg()), byzfl("Average") | flower("FedAvg"), 1, memory_target=0.1),
     Case(
-        "median", ours(lambda f: aggregators.Median()), byzfl("Median") | flower("FedMedian"), 4, memory_target=0.1
+        "fedavg",
+        ours(lambda f: aggregators.FedAvg()),
+        byzfl("Average") | flower("FedAvg"),
+        1,
+        memory_target=0.1,
+        on_gpu=1.5,
+    ),
+    Case(
+        "median",
+        ours(lambda f: aggregators.Median()),
+        byzfl("Median") | flower("FedMedian"),
+        4,
+        memory_target=0.1,
+        on_gpu=1.5,
     ),
     Case(
         "trimmed-mean",
@@ -336,18 +408,21 @@ CASES = (
         byzfl("TrMean", f="f") | flower("FedTrimmedAvg", beta=0.2),
         1,
         memory_target=0.1,
+        on_gpu=1,
     ),
-    Case("mean-around-median", ours(lambda f: aggregators.MeanAroundMedian(f)), byzfl("Meamed", f="f")),
+    Case("mean-around-median", ours(lambda f: aggregators.MeanAroundMedian(f)), byzfl("Meamed", f="f"), on_gpu=1),
     Case(
         "krum",
         ours(lambda f: aggregators.Krum(f)),
         byzfl("Krum", f="f") | flower("Krum", num_malicious_nodes=malicious),
+        on_gpu=1.5,
     ),
     Case(
         "multi-krum",
         ours(lambda f: aggregators.MultiKrum(f)),
         byzfl("MultiKrum", f="f") | flower("MultiKrum", num_malicious_nodes=malicious, num_nodes_to_select=honest),
         1.5,
+        on_gpu=1.5,
     ),
     Case("bulyan", ours(lambda f: aggregators.Bulyan(f)), flower("Bulyan", num_malicious_nodes=malicious), 5),
     Case(
@@ -356,6 +431,7 @@ CASES = (
         byzfl("GeometricMedian"),
         2,
         note="ours until it converges, ByzFL for its default of 3 steps",
+        on_gpu=1.5,
     ),
     Case(
         "geometric-median, 3 steps",
@@ -364,6 +440,7 @@ CASES = (
         1.5,
         by_user=True,
         note="3 Weiszfeld steps each",
+        on_gpu=1,
     ),
     Case(
         "centered-clipping",
@@ -372,6 +449,7 @@ CASES = (
         1.5,
         by_user=True,
         note="3 steps each",
+        on_gpu=1,
     ),
     Case("dnc", ours(lambda f: aggregators.DnC(f)), note="5 samples of 500 parameters"),
     Case(
@@ -380,6 +458,7 @@ CASES = (
         {"ByzPy torch": byzpy_nnm} | byzfl_nnm(),
         2,
         note=f"ByzFL's forms m (m - f) d numbers: it joins at up to {NNM_SMALL} parameters, where ByzPy is missing",
+        on_gpu=1,
     ),
     Case(
         "flanders step, all parameters",
@@ -388,6 +467,15 @@ CASES = (
         2,
         at_most=True,
         note="score, select and amend with l = 2",
+        on_gpu=1.5,
+    ),
+    Case(
+        "guard step",
+        guard_step,
+        {PRODUCT: guard_product},
+        on_gpu=1.5,
+        at_most=True,
+        note="score, select and amend; the product of the updates with each other and with the marks",
     ),
     Case(
         "flanders step, paper's setting",
@@ -457,13 +545,16 @@ def measure(case: Case, setting: Setting, repeats: int) -> Row:
         if peer is not None:
             peer_times.append(seconds(peer, setting.device))
     ratio, user_ratio = (median_ratio(times, peer_times, part, case.at_most) for part in (0, 1))
-    target = case.target if setting.device == "cpu" or case.at_most else None  # targets with peers are for the CPU
+    target = case.target if setting.device == "cpu" else case.on_gpu
     met = None
     if target is not None and ratio is not None:
         met = ratio <= target if case.at_most else ratio >= target
         met = met and (not case.by_user or (user_ratio or 0.0) >= target)
     matrix = setting.clients * setting.parameters * 4 / 1e6
-    memory = extra_memory(case, setting, "ours")
+    memory, peers_memory = (
+        None if each is None else extra_memory(case, setting, side, each)
+        for each, side in ((call, "ours"), (peer, peer_name))
+    )
     share = None if memory is None else memory / matrix
     sign = "<=" if case.at_most else ">="
     return Row(
@@ -481,7 +572,7 @@ def measure(case: Case, setting: Setting, repeats: int) -> Row:
         met=met,
         extra_memory=memory,
         extra_memory_share=share,
-        peer_extra_memory=None if peer is None else extra_memory(case, setting, peer_name),
+        peer_extra_memory=peers_memory,
         memory_target="" if case.memory_target is None else f"< {case.memory_target:.0%} of the matrix",
         memory_met=None if case.memory_target is None or share is None else share < case.memory_target,
         unit="s of CPU time" if setting.device == "cpu" else "s of wall clock",
@@ -489,12 +580,18 @@ def measure(case: Case, setting: Setting, repeats: int) -> Row:
     )
 
 
-def extra_memory(case: Case, setting: Setting, side: str) -> float | None:
-    """Return the extra memory of one call in a fresh process, in MB. None if it cannot be measured.
+def extra_memory(case: Case, setting: Setting, side: str, call: Call) -> float | None:
+    """Return the extra memory of one call, in MB. None if it cannot be measured.
 
-    `side` is "ours" or the name of a peer.
+    `side` is "ours" or the name of a peer. On the CPU, the call is made in a fresh process.
     """
-    size = f"{setting.clients},{setting.parameters},{setting.device}"
+    if setting.device != "cpu":
+        torch = importlib.import_module("torch")
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        return float(torch.cuda.max_memory_allocated() - before) / 1e6
+    size = f"{setting.clients},{setting.parameters}"
     command = [sys.executable, __file__, "--memory", case.name, side, size]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"extra MB: ([\d.]+)", done.stdout)
@@ -502,24 +599,17 @@ def extra_memory(case: Case, setting: Setting, side: str) -> float | None:
 
 
 def print_extra_memory(name: str, side: str, size: str) -> None:
-    """Measure the extra memory of one call in this process, and print it for `extra_memory`."""
-    m, d, device = size.split(",")
-    setting = Setting(int(m), int(d), device)
+    """Measure the extra memory of one call on the CPU in this process, and print it for `extra_memory`."""
+    m, d = size.split(",")
+    setting = Setting(int(m), int(d), "cpu")
     case = next(c for c in CASES if c.name == name)
     build = case.ours if side == "ours" else case.peers[side]
     build(replace(setting, parameters=1000))()  # a small call first, since the first call imports and compiles
     call = build(setting)
-    if device == "cpu":
-        Path("/proc/self/clear_refs").write_text("5")  # resets the largest resident set (VmHWM)
-        before = resident("VmRSS")
-        call()
-        peak = resident("VmHWM")
-    else:
-        torch = importlib.import_module("torch")
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        call()
-        peak = torch.cuda.max_memory_allocated()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the largest resident set (VmHWM)
+    before = resident("VmRSS")
+    call()
+    peak = resident("VmHWM")
     print(f"extra MB: {max(0, peak - before) / 1e6:.3f}")
 
 

@@ -7,6 +7,7 @@ paper writes the transpose, d x m.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -15,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, without_graph
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, all_finite, without_graph
 from flanders.checks import InputError
 
 ClientId = int | str
@@ -143,16 +144,26 @@ class Round:
         weights: FloatVector | None = None,
     ) -> Round:
         """Return a round with other updates. By default, its clients and weights are those of this round."""
-        return Round(
-            updates,
-            self.clients if clients is None else clients,
-            self.weights if weights is None else weights,
-            self.global_model,
-            self.root,
-            self.layers,
-            self.evaluate,
-            self.outputs,
-        )
+        names, shares = self.clients if clients is None else clients, self.weights if weights is None else weights
+        if not alike(updates, self.updates):
+            known = self.global_model, self.root, self.layers, self.evaluate, self.outputs
+            return Round(updates, names, shares, *known)
+        new, m = copy.copy(self), updates.shape[0]  # the vectors of this round fit, and were checked before
+        check_matrix(updates)
+        object.__setattr__(new, "updates", without_graph(updates))
+        object.__setattr__(new, "clients", check_clients(names, m))
+        object.__setattr__(new, "weights", check_weights(shares, m))
+        return new
+
+
+def alike(one: Array, other: Array) -> bool:
+    """Whether two arrays have the same library, type, device and number of columns."""
+    return (
+        type(one) is type(other)
+        and one.dtype == other.dtype
+        and one.shape[1:] == other.shape[1:]
+        and array_api_compat.device(one) == array_api_compat.device(other)
+    )
 
 
 def by_name(clients: Sequence[ClientId]) -> IntVector:
@@ -202,8 +213,7 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
             "It is one flattened model, as long as a row of `updates`."
         )
     vector = check_same_kind(vector, name, updates)
-    xp = array_api_compat.array_namespace(vector)
-    if not bool(xp.all(xp.isfinite(vector))):
+    if not all_finite(vector):
         raise InputError(f"`{name}` holds NaN or infinite values. Restart from the last finite model.")
     return vector
 

@@ -4,12 +4,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flanders.linalg.neighbours import bulyan_rows, krum_scores, multi_krum_rows, nearest_rows
+from flanders.linalg.neighbours import are_nearest, bulyan_rows, krum_scores, multi_krum_rows
 from flanders.linalg.products import squared_distances
 
 
 def line(*points: float) -> np.ndarray:
     return squared_distances(np.array(points)[:, None])
+
+
+def nearest(distances: np.ndarray, count: int) -> list[list[int]]:
+    return [np.flatnonzero(row).tolist() for row in are_nearest(distances, count)]
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(0, 14))
@@ -49,5 +53,15 @@ def test_bulyan_picks_the_krum_winner_of_those_left_again_and_again(seed, m, b):
 
 
 def test_a_row_is_its_own_first_neighbour_even_among_copies() -> None:
-    assert nearest_rows(line(4, 4, 4, 0), 2).tolist() == [[0, 1], [1, 0], [2, 0], [3, 0]]
-    assert nearest_rows(line(0, 1, 3), 3).tolist() == [[0, 1, 2], [1, 0, 2], [2, 1, 0]]
+    assert nearest(line(4, 4, 4, 0), 2) == [[0, 1], [0, 1], [0, 2], [0, 3]]
+    assert nearest(line(0, 1, 3), 2) == [[0, 1], [0, 1], [1, 2]]
+    assert nearest(line(0, 1, 3), 3) == [[0, 1, 2]] * 3
+
+
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_the_nearest_rows_are_the_first_of_a_stable_sort(seed, m, count, tied):
+    points = np.random.default_rng(seed).normal(size=(m, 3))
+    distances = squared_distances(np.round(points) if tied else points)
+    itself = distances - np.diag(np.full(m, np.inf))
+    first = np.argsort(itself, axis=1, kind="stable")[:, : min(count, m)]
+    assert nearest(distances, min(count, m)) == np.sort(first, axis=1).tolist()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flanders.arrays import on_host, to_numpy
-from flanders.linalg import blocks, products
-from flanders.linalg.blocks import column_blocks, sorted_columns
+from flanders.linalg import blocks
+from flanders.linalg.blocks import column_blocks, join_columns, sorted_columns
 from flanders.linalg.products import (
     clip_factors,
     combine,
@@ -37,7 +37,6 @@ def _small_blocks(monkeypatch):
     """Blocks of the least width, 65 columns, so that small matrices are cut as large ones are."""
     monkeypatch.setattr(blocks, "HOST_BLOCK", 64)
     monkeypatch.setattr(blocks, "WIDE", 64)
-    monkeypatch.setattr(products, "HOST_BLOCK", 64)
     monkeypatch.setattr(blocks, "DEVICE_BLOCK", (64, 64))
 
 
@@ -53,6 +52,16 @@ def test_blocks_cover_every_column_once_and_are_never_a_power_of_two_wide(m, d, 
     for block in blocks[:-1]:
         width = block.stop - block.start
         assert width & (width - 1)
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.asarray])
+@pytest.mark.parametrize("d", WIDTHS)
+def test_joined_blocks_are_the_whole_matrix(make, d):
+    matrix = make(random_rows(3, d, "float32"))
+    joined = join_columns((2 * matrix[:, columns] for columns in column_blocks(matrix)), matrix)
+    assert type(joined) is type(matrix)
+    assert joined.dtype == matrix.dtype
+    assert bool((joined == 2 * matrix).all())
 
 
 @pytest.mark.parametrize(("start", "outputs", "inputs"), [(0, 1, 5), (3, 4, 7), (2, 30, 3), (0, 3, 500)])

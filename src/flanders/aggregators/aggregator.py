@@ -13,7 +13,7 @@ from typing import TypeVar
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatVector, IntVector, all_finite, copied
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, all_finite, copied
 from flanders.checks import InputError, resolve_count
 from flanders.linalg.products import mean, usable_rows
 from flanders.round import Round
@@ -35,10 +35,9 @@ class Aggregator(ABC):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """Whether a bad row always shows in the result.
+        """Whether `aggregate` shows that a row with a weight above zero has NaN or infinity.
 
-        A row is bad if it holds NaN or infinity. If this property is true, a bad row with a weight above zero makes
-        the result NaN or infinite.
+        Such a row then always makes the result NaN or infinite, or `aggregate` calls `check_products`.
         """
         return False
 
@@ -70,7 +69,7 @@ class Aggregator(ABC):
             check_rows(self, round_)
         with np.errstate(over="ignore", invalid="ignore") if check_later else nullcontext():
             model = self.aggregate(round_, np.random.default_rng() if rng is None else rng)
-        if check_later and not bool(xp.all(xp.isfinite(model))):
+        if check_later and not all_finite(model):
             check_rows(self, round_)
         return model
 
@@ -94,6 +93,11 @@ class Remembering(Aggregator):
 class PreAggregator(ABC):
     """Prepares the models of a round for an aggregator. `Nnm(2) | Krum(2)` applies `Nnm`, then `Krum`."""
 
+    @property
+    def shows_bad_rows(self) -> bool:
+        """Whether `prepare` calls `check_products`, so that the rows need no check of their own."""
+        return False
+
     @abstractmethod
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
         """Return the round with new rows. The number of rows may change."""
@@ -111,8 +115,12 @@ class PreAggregator(ABC):
     ) -> Array:
         """Return the new rows for an `(m, d)` array, without a filter. All rows must be finite."""
         round_ = Round(updates, weights=weights, global_model=global_model)
-        check_rows(self, round_)
-        prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
+        xp = array_api_compat.array_namespace(updates)
+        check_later = self.shows_bad_rows and updates.dtype == xp.float32
+        if not check_later:
+            check_rows(self, round_)
+        with np.errstate(over="ignore", invalid="ignore") if check_later else nullcontext():
+            prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
         return copied(updates) if prepared is round_ else prepared.updates
 
 
@@ -145,6 +153,12 @@ def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
             f"{type(caller).__name__} needs finite rows whose squares do not overflow. These rows cannot be used: "
             f"{', '.join(map(str, bad))}. Leave them out, or let Defense aggregate the round: it drops them."
         )
+
+
+def check_products(caller: Aggregator | PreAggregator, round_: Round, products: FloatMatrix) -> None:
+    """Raise an error if inner products or distances of the rows are not finite because of the rows themselves."""
+    if not np.isfinite(products).all():
+        check_rows(caller, round_)
 
 
 def check_model(aggregator: Aggregator, model: object, round_: Round) -> None:

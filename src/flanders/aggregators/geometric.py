@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.aggregator import Aggregator, check_root
+from flanders.aggregators.aggregator import Aggregator, check_products, check_root
 from flanders.arrays import Array, copied, rounding_of
 from flanders.checks import check_number
 from flanders.linalg.geometric_median import geometric_median, weiszfeld
@@ -70,14 +70,21 @@ class GeometricMedian(Aggregator):
         check_number("GeometricMedian", "tolerance", self.tolerance, 0)
         check_number("GeometricMedian", "smoothing", self.smoothing, 0)
 
+    @property
+    def shows_bad_rows(self) -> bool:
+        """Whether the search uses the inner products of all rows, which are checked. With few steps it does not."""
+        return self.iterations > FEW
+
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the geometric median."""
         n = round_.weights if self.weighted else np.ones(len(round_.clients))
         w = n / n.sum()
         if self.iterations <= FEW:
             return weiszfeld(round_.updates, round_.global_model, w, self.iterations, self.smoothing)
+        products = gram(round_.updates, round_.global_model)
+        check_products(self, round_, products)
         optimum = geometric_median(
-            gram(round_.updates, round_.global_model),
+            products,
             w,
             rounding=rounding_of(round_.updates),
             tolerance=self.tolerance,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.aggregator import Aggregator, mean_of
+from flanders.aggregators.aggregator import Aggregator, check_products, mean_of
 from flanders.arrays import Array, FloatMatrix, IntVector, copied
 from flanders.checks import InputError, check_number, resolve_count
 from flanders.linalg.columns import means_around_median
@@ -27,7 +27,16 @@ def check_krum_minority(caller: str, num_malicious: float, m: int) -> int:
     return b
 
 
-def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
+class ByDistances(Aggregator):
+    """The base of the aggregators that select models by their distances."""
+
+    @property
+    def shows_bad_rows(self) -> bool:
+        """True: a row with NaN or infinity has distances that are not finite, and `choose` checks them."""
+        return True
+
+
+def choose(caller: Aggregator, round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector:
     """Return the rows that the function `pick` selects, in rising order.
 
     The rows are sorted by client id, and `pick` gets the squared distances between them. So if clients have equal
@@ -35,11 +44,12 @@ def choose(round_: Round, pick: Callable[[FloatMatrix], IntVector]) -> IntVector
     """
     order = round_.by_client()
     distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
+    check_products(caller, round_, distances)
     return np.sort(order[pick(distances)])
 
 
 @dataclass(frozen=True)
-class Krum(Aggregator):
+class Krum(ByDistances):
     r"""Take the one model with the smallest sum of squared distances to the m - b - 2 models nearest to it.
 
     .. math:: g = \theta_{c^*}, \quad c^* = \arg\min_c \sum_{i \in N_c} \|\theta_c - \theta_i\|^2
@@ -70,12 +80,12 @@ class Krum(Aggregator):
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the model of the selected client."""
         b = check_krum_minority("Krum", self.num_malicious, round_.updates.shape[0])
-        row = int(choose(round_, lambda distances: multi_krum_rows(distances, b, 1))[0])
+        row = int(choose(self, round_, lambda distances: multi_krum_rows(distances, b, 1))[0])
         return copied(round_.updates[row, :])
 
 
 @dataclass(frozen=True)
-class MultiKrum(Aggregator):
+class MultiKrum(ByDistances):
     r"""Average the `keep` models with the lowest Krum scores.
 
     .. math:: g = \frac{1}{k} \sum_{c \in K} \theta_c, \quad
@@ -119,12 +129,12 @@ class MultiKrum(Aggregator):
         keep = m - b if self.keep is None else self.keep
         if keep > m:
             raise InputError(f"MultiKrum(keep={keep}) needs at least {keep} updates, got {m}. Lower `keep`.")
-        rows = choose(round_, lambda distances: multi_krum_rows(distances, b, keep))
+        rows = choose(self, round_, lambda distances: multi_krum_rows(distances, b, keep))
         return mean_of(round_, rows, weighted=self.weighted)
 
 
 @dataclass(frozen=True)
-class Bulyan(Aggregator):
+class Bulyan(ByDistances):
     r"""Select m - 2b models by Krum. Average the m - 4b values of each parameter that are nearest to the median.
 
     .. math:: g_j = \frac{1}{m - 4b} \sum_{c \in N_j} \theta_{cj}, \quad
@@ -162,5 +172,5 @@ class Bulyan(Aggregator):
                 f"Bulyan(num_malicious={self.num_malicious}) needs at least 4b + 3 = {4 * b + 3} updates, got {m}. "
                 f"Lower `num_malicious` to at most {max((m - 3) // 4, 0)}, or let the filter keep more clients."
             )
-        rows = choose(round_, lambda distances: bulyan_rows(distances, b, m - 2 * b))
+        rows = choose(self, round_, lambda distances: bulyan_rows(distances, b, m - 2 * b))
         return means_around_median(round_.updates, m - 4 * b, rows)

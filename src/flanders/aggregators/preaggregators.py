@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.aggregators.aggregator import PreAggregator, check_minority
+from flanders.aggregators.aggregator import PreAggregator, check_minority, check_products
 from flanders.checks import check_number
-from flanders.linalg.neighbours import nearest_rows
+from flanders.linalg.neighbours import are_nearest
 from flanders.linalg.products import clip_factors, combine, scaled_around, squared_distances, squared_norms
 from flanders.round import Round
 
@@ -42,14 +42,20 @@ class Nnm(PreAggregator):
     def __post_init__(self) -> None:
         check_number("Nnm", "num_malicious", self.num_malicious, 0)
 
+    @property
+    def shows_bad_rows(self) -> bool:
+        """True: a row with NaN or infinity has distances that are not finite."""
+        return True
+
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
         """Return the round with the averages instead of the models."""
         m = round_.updates.shape[0]
         b = check_minority("Nnm", self.num_malicious, m)
         order = round_.by_client()  # if two models are equally near, that of the client with the lower id is taken
         distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
+        check_products(self, round_, distances)
         mixing = np.zeros((m, m))
-        mixing[order[:, None], order[nearest_rows(distances, m - b)]] = 1 / (m - b)
+        mixing[np.ix_(order, order)] = are_nearest(distances, m - b) / (m - b)
         return round_.replace(combine(mixing, round_.updates))
 
 

@@ -20,9 +20,16 @@ WIDE = 1000
 """The smallest number of columns in a block for matrix products. With fewer columns there are more blocks, and
 it takes too long to add up their products."""
 
-DEVICE_BLOCK = 2**22, 2**24
+DEVICE_BLOCK = 2**24, 2**25
 """The smallest and the largest size of a block on an accelerator, as a count of numbers. Smaller blocks are slow
-there. Larger blocks take too much memory: 2**24 numbers take 128 MiB in float64."""
+there. Larger blocks take too much memory: 2**25 numbers take 256 MiB in float64."""
+
+
+def block_size(*matrices: Array) -> int:
+    """Return about how many numbers a block of these matrices has, which suits the CPU or the accelerator."""
+    if is_on_host(matrices[0]):
+        return HOST_BLOCK
+    return int(np.clip(sum(matrix.shape[0] * matrix.shape[1] for matrix in matrices) // 64, *DEVICE_BLOCK))
 
 
 def column_blocks(*matrices: Array, least: int = 64) -> Iterator[slice]:
@@ -32,8 +39,7 @@ def column_blocks(*matrices: Array, least: int = 64) -> Iterator[slice]:
     columns.
     """
     m, d = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
-    numbers = HOST_BLOCK if is_on_host(matrices[0]) else int(np.clip(m * d // 64, *DEVICE_BLOCK))
-    width = max(least, numbers // m)
+    width = max(least, block_size(*matrices) // m)
     # Avoid a width that is a power of two: the rows of a block would then compete for the same cache lines.
     width += width & (width - 1) == 0
     for start in range(0, d, width):
@@ -110,12 +116,14 @@ def join_columns(blocks: Iterator[Array], matrix: Array) -> Array:
     Each array was computed from a block of `matrix`, and has the width of this block. All arrays have the same
     number of rows.
     """
-    if not array_api_compat.is_numpy_array(matrix):
-        return array_api_compat.array_namespace(matrix).concat(list(blocks), axis=1)
+    xp = array_api_compat.array_namespace(matrix)
+    if not (array_api_compat.is_numpy_array(matrix) or array_api_compat.is_torch_array(matrix)):
+        return xp.concat(list(blocks), axis=1)
     out = None
     for columns, block in zip(column_blocks(matrix), blocks, strict=True):
         if out is None:
-            out = np.empty((block.shape[0], matrix.shape[1]), dtype=block.dtype)
+            shape, device = (block.shape[0], matrix.shape[1]), array_api_compat.device(matrix)
+            out = xp.empty(shape, dtype=block.dtype, device=device)
         out[:, columns] = block
     return out
 

@@ -8,6 +8,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, FloatVector, IntVector, copied, like, on_host, to_numpy, widest_float
+from flanders.linalg import device
 from flanders.linalg.blocks import centred_block, column_blocks, join, sorted_columns
 
 
@@ -66,11 +67,17 @@ def most_varied_columns(matrix: Array, count: int) -> IntVector:
 
 def column_medians(matrix: Array) -> Array:
     """Return the median of each column."""
+    fast = device.column_statistic(matrix, device.MEDIAN)
+    if fast is not None:
+        return fast
     return join([_median_of_sorted(values) for values in sorted_columns(matrix)], matrix)
 
 
 def trimmed_means(matrix: Array, trim: int) -> Array:
     """Return the mean of each column without its `trim` lowest and its `trim` highest values."""
+    fast = device.column_statistic(matrix, device.TRIMMED_MEAN, trim)
+    if fast is not None:
+        return fast
     m = matrix.shape[0]
     pieces = []
     for values in sorted_columns(matrix):
@@ -88,6 +95,9 @@ def means_around_median(matrix: Array, count: int, rows: IntVector | None = None
     both values rise. So if one move is not good, none of the later moves is. Therefore all moves can be judged at
     once, and the good ones are made.
     """
+    fast = device.column_statistic(matrix, device.MEAN_AROUND_MEDIAN, count, rows)
+    if fast is not None:
+        return fast
     pieces = []
     for values in sorted_columns(matrix, rows):
         xp = array_api_compat.array_namespace(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flanders.arrays import FloatMatrix, FloatVector, IntVector
 
@@ -48,7 +49,24 @@ def bulyan_rows(distances: FloatMatrix, num_malicious: int, keep: int) -> IntVec
     return np.array(sorted(picked), dtype=np.int64)
 
 
-def nearest_rows(distances: FloatMatrix, count: int) -> IntVector:
-    """Return, for each row, the numbers of the `count` nearest rows. The first of them is the row itself."""
-    itself = distances - np.diag(np.full(distances.shape[0], np.inf))
-    return np.argsort(itself, axis=1, kind="stable")[:, :count].astype(np.int64)
+def are_nearest(distances: FloatMatrix, count: int) -> NDArray[np.bool_]:
+    """Return, for each row, which of the rows are its `count` nearest ones. One of them is the row itself.
+
+    Of equally near rows, those with the lower numbers are taken.
+
+    Examples
+    --------
+    >>> are_nearest(np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 4.0], [1.0, 4.0, 0.0]]), 2)
+    array([[ True,  True, False],
+           [ True,  True, False],
+           [ True, False,  True]])
+    """
+    m = distances.shape[0]
+    itself = distances - np.diag(np.full(m, np.inf))
+    near = np.asarray(itself <= np.sort(itself, axis=1)[:, count - 1, None])
+    if (
+        np.count_nonzero(near) > m * count
+    ):  # some rows are equally near: only a slower, stable sort tells them apart
+        near[:] = False
+        np.put_along_axis(near, np.argsort(itself, axis=1, kind="stable")[:, :count], True, axis=1)
+    return near

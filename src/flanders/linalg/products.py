@@ -23,7 +23,8 @@ from flanders.arrays import (
     to_numpy,
     widest_float,
 )
-from flanders.linalg.blocks import HOST_BLOCK, centred_blocks, column_blocks, join, join_columns, product_blocks
+from flanders.linalg import device
+from flanders.linalg.blocks import block_size, centred_blocks, column_blocks, join, join_columns, product_blocks
 
 LEAST_SINGLE = 1e-20
 """A squared norm below this may be wrong in float32, since float32 rounds very small squares to zero."""
@@ -41,6 +42,14 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     The center should be near the rows. Small differences between large models would otherwise be lost in rounding
     errors.
     """
+    if device.suits(*pieces):
+        new = pieces[tail:]
+        with_each_other = device.products_of_pieces(new, center, new, center)
+        return (
+            np.hstack([device.products_of_pieces(new, center, pieces[:tail], center), with_each_other])
+            if tail
+            else with_each_other
+        )
     pieces = [on_host(piece) for piece in pieces]
     skipped = sum(piece.shape[0] for piece in pieces[:tail])
     with_old: Array = 0.0
@@ -54,6 +63,8 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
 
 def projections(matrix: Array, directions: Array, center: Array | None = None) -> FloatMatrix:
     """Return `(matrix - center) @ directions.T`, which is `(m, k)` for k directions."""
+    if device.suits(matrix, directions):
+        return device.products_of_pieces([matrix], center, [directions], None)
     matrix, directions = on_host(matrix), on_host(directions)
     columns = list(column_blocks(matrix, directions))
     blocks = centred_blocks([matrix], None if center is None else on_host(center), columns)
@@ -76,6 +87,8 @@ def products_with(
     Each element of `directions` is a matrix with d columns. The k directions are the rows of all these matrices.
     The center is not subtracted from the directions.
     """
+    if device.suits(matrix, *directions):
+        return _products_on_device(matrix, directions, center, skip)
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
     center = None if center is None else on_host(center)
     xp = array_api_compat.array_namespace(matrix)
@@ -102,6 +115,23 @@ def _products_with(
         totals[2] += last @ last.T
     own, across, between = (np.asarray(to_numpy(total), dtype=np.float64) for total in totals)
     return (own + own.T) / 2, across, (between + between.T) / 2
+
+
+def _products_on_device(
+    matrix: Array, directions: Sequence[Array], center: Array | None, skip: int
+) -> tuple[FloatMatrix, FloatMatrix, FloatMatrix]:
+    """Return the results of `products_with`, all of them computed in float64."""
+    last, left = [], skip
+    for piece in directions:
+        if left < piece.shape[0]:
+            last.append(piece[left:, :])
+        left = max(0, left - piece.shape[0])
+    own = [matrix]
+    return (
+        device.products_of_pieces(own, center, own, center),
+        device.products_of_pieces(own, center, directions, None),
+        device.products_of_pieces(last, None, last, None) if last else np.zeros((0, 0)),
+    )
 
 
 def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
@@ -148,6 +178,8 @@ def cosine_distances_between(matrix: Array, center: Array | None = None) -> Floa
 
 def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     """Return the `(m,)` squared norms of the rows, after `center` was subtracted from each row."""
+    if device.suits(matrix):
+        return device.row_squares(matrix, center)
     matrix = on_host(matrix)
     xp = array_api_compat.array_namespace(matrix)
     total: Array = 0.0
@@ -165,7 +197,7 @@ def squares_by_input(matrix: Array, center: Array | None, start: int, outputs: i
     layer = slice(start, start + outputs * inputs)
     matrix, center = on_host(matrix[:, layer]), None if center is None else on_host(center[layer])
     xp, m = array_api_compat.array_namespace(matrix), matrix.shape[0]
-    width = inputs * max(1, HOST_BLOCK // (m * inputs))
+    width = inputs * max(1, block_size(matrix) // (m * inputs))
     columns = [slice(first, min(first + width, outputs * inputs)) for first in range(0, outputs * inputs, width)]
     total: Array = 0.0
     for block in centred_blocks([matrix], center, columns):
@@ -181,12 +213,15 @@ def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVect
     """
     source, at = on_host(matrix), None if center is None else on_host(center)
     xp = array_api_compat.array_namespace(source)
-    total: Array = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        for columns in column_blocks(source):
-            block = source[:, columns] if at is None else source[:, columns] - at[None, columns]
-            total = total + xp.astype(xp.vecdot(block, block), widest_float(xp))
-        found = np.asarray(to_numpy(total), dtype=np.float64)
+        if device.suits(source):
+            found = device.row_squares(source, at, rough=True)
+        else:
+            total: Array = 0.0
+            for columns in column_blocks(source):
+                block = source[:, columns] if at is None else source[:, columns] - at[None, columns]
+                total = total + xp.astype(xp.vecdot(block, block), widest_float(xp))
+            found = np.asarray(to_numpy(total), dtype=np.float64)
         fits = source.dtype != xp.float32 or bool(np.all((found > LEAST_SINGLE) & (found < np.inf)))
         return found if fits else squared_norms(matrix, center)
 
@@ -234,6 +269,8 @@ def scaled_around(matrix: Array, center: Array, factors: FloatVector) -> Array:
 
 def combine(coefficients: FloatMatrix, matrix: Array) -> Array:
     """Return `coefficients @ matrix`: one weighted sum of the rows, `(d,)`, or several, `(k, d)`."""
+    if np.ndim(coefficients) == 1 and device.suits(matrix):
+        return device.weighted_sum(coefficients, matrix)
     return like(np.asarray(coefficients), matrix) @ matrix
 
 

@@ -55,7 +55,7 @@ class MultiKrumReference(Aggregator):
         """Return the weighted mean of the chosen models."""
         m = round_.updates.shape[0]
         b = min(resolve_count(self.num_malicious, m), m)
-        rows = choose(round_, lambda distances: multi_krum_rows(distances, b, self.keep))
+        rows = choose(self, round_, lambda distances: multi_krum_rows(distances, b, self.keep))
         return mean_of(round_, rows, weighted=True)
 
 

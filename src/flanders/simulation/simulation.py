@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from flanders.aggregators import Aggregator
-from flanders.arrays import BoolVector, FloatVector, IntVector
+from flanders.arrays import BoolVector, FloatVector, IntVector, all_finite
 from flanders.attacks.attack import Rehearsal
 from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.data import Dataset
@@ -215,7 +215,7 @@ class Aggregation:
             chosen = aggregator if truth is None else informed(aggregator, int(truth[rows].sum()))
             with self._clock.timing("aggregate"):
                 model: Tensor = self._defense.aggregate(chosen, self._round, rows)
-            if bool(torch.isfinite(model).all()):
+            if all_finite(model):
                 return model
             self.notes.append("the aggregate was not finite: the global model stays")
             return self._model

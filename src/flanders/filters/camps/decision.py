@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flanders.arrays import BoolVector, FloatMatrix, FloatVector
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.filters.camps.judging import LIKE_SIZE, WORSE, Examples, Past, wrong_camp
 from flanders.filters.camps.loud import LONGER
 from flanders.filters.camps.opposing import CLEAR, LIKELY, Opposing
@@ -135,12 +135,19 @@ def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]
             rows = np.flatnonzero(decision.kept & ~np.isnan(values).any(axis=1))
             cut = split_jointly(values[rows], trait.floor, trait.fewest)
             if cut is not None:
-                low, high = (np.isin(np.arange(len(decision.kept)), rows[part]) for part in (cut.low, ~cut.low))
+                low, high = (mask_of(rows[part], len(decision.kept)) for part in (cut.low, ~cut.low))
                 need = evidence_needed(rows.size, decision.rate, trait.per_client)
                 found.append(TwoCamps(trait, low, high, cut.evidence, need))
         found.sort(key=lambda camps: camps.needed - camps.evidence)
         if not any(drop_wrong_camp(decision, camps) for camps in found):
             return
+
+
+def mask_of(rows: IntVector, m: int) -> BoolVector:
+    """Return which of m rows these are, as a mask."""
+    mask = np.zeros(m, dtype=bool)
+    mask[rows] = True
+    return mask
 
 
 def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:

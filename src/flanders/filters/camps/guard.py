@@ -301,7 +301,9 @@ class Guard(Filter[GuardState]):
 
 def rows_of(kept: IntVector, m: int) -> BoolVector:
     """Return which of m rows are kept, as a mask."""
-    return np.isin(np.arange(m), kept)
+    mask = np.zeros(m, dtype=bool)
+    mask[kept] = True
+    return mask
 
 
 def usual_mean_cosine(cosines: FloatMatrix) -> float:

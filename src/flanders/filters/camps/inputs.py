@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
-from flanders.filters.camps.splitting import FEWEST, cut_columns
+from flanders.filters.camps.splitting import FEWEST, cut_columns, middle_of_sorted
 from flanders.filters.camps.traits import HIGH_MINORITY, MINORITY, Trait
 from flanders.layers import WeightedLayer, weighted_layers_of
 from flanders.linalg.products import squares_by_input
@@ -79,7 +79,7 @@ class InputShares:
 
     def usual(self, kept: IntVector) -> FloatVector:
         """Return the median logarithm of the share of each input, over the kept clients."""
-        return np.asarray(np.median(self.logs[kept], axis=0))
+        return middle_of_sorted(np.sort(self.logs[kept], axis=0))
 
 
 def input_shares(round_: Round) -> InputShares | None:
@@ -103,7 +103,7 @@ def input_traits(found: InputShares | None, usual: FloatVector | None, rows: Boo
     """
     if found is None or rows.sum() < max(FEWEST, 2 * FEWEST_ALIKE):
         return []
-    used = np.median(found.logs[rows], axis=0) >= np.log((USED + LEAST_SHARE) / found.layer.inputs)
+    used = found.usual(np.flatnonzero(rows)) >= np.log((USED + LEAST_SHARE) / found.layer.inputs)
     if used.mean() < MOST_USED:
         return []
     low, evidence = cut_columns(found.logs[rows], SPREAD, FEWEST_ALIKE)

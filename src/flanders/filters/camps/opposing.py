@@ -38,7 +38,7 @@ import numpy as np
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.filters.camps.averages import ClientAverages
 from flanders.filters.camps.directions import mean_cosine_within
-from flanders.filters.camps.splitting import joint_evidence
+from flanders.filters.camps.splitting import evidence_of
 from flanders.filters.camps.traits import LEAST_SPREAD_OF_COSINES
 from flanders.round import ClientId
 from flanders.state import saveable
@@ -235,7 +235,7 @@ def opposing_rows(
     if not found.any() or (server is None and 2 * found.sum() >= rows.sum()):
         return Opposing(np.zeros(m, dtype=bool), averages, limits)
     both = averages_now(left)[rows].T
-    evidence = max(joint_evidence(values[:, None], found[rows], LEAST_SPREAD_OF_COSINES) for values in both)
+    evidence = max(evidence_of(values, found[rows], LEAST_SPREAD_OF_COSINES) for values in both)
     return Opposing(found, averages, limits, evidence)
 
 

@@ -29,6 +29,7 @@ the others' direction in one layer, it usually does so in the other layers. The 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -62,6 +63,8 @@ The first cuts use one number of each client, scaled so that its standard deviat
 REFINEMENTS = 5
 """`split_jointly` tries several first cuts. It refines each of them in at most this many steps. Each step moves
 every point to the nearer one of the two camps. More steps would hardly change the result."""
+CUTS = 256
+"""For how many sizes of rounds the entropies are remembered, since the same sizes come back in every round."""
 FEWEST = 4
 """Fewer numbers are not cut in two: their spread is not known well enough."""
 
@@ -113,19 +116,34 @@ def cut_columns(values: FloatMatrix, floor: float, fewest: int = 1) -> tuple[Int
     `split_in_two`. There must be at least `2 * fewest` rows.
     """
     n = len(values)
-    order = np.sort(values - np.median(values, axis=0), axis=0)
-    sizes = np.arange(fewest, n - fewest + 1)
-    sums, squares = np.cumsum(order, axis=0)[sizes - 1], np.cumsum(order**2, axis=0)[sizes - 1]
-    total, total_square = order.sum(axis=0), (order**2).sum(axis=0)
+    order = np.sort(values, axis=0)
+    order -= middle_of_sorted(order)
+    sizes, entropy = _sizes_and_entropy(n, fewest)
+    at = sizes - 1
+    order_square = order**2
+    sums, squares = np.cumsum(order, axis=0)[at], np.cumsum(order_square, axis=0)[at]
+    total, total_square = order.sum(axis=0), order_square.sum(axis=0)
     k = sizes[:, None]
     within = squares - sums**2 / k + (total_square - squares) - (total - sums) ** 2 / (n - k)
     least = n * floor**2
-    p = k / n
-    entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p))
     gain = np.log((total_square - total**2 / n + least) / (np.maximum(within, 0.0) + least))
     evidence = n * (gain / 2 - entropy)
     best = np.argmax(evidence, axis=0)
     return sizes[best], np.take_along_axis(evidence, best[None, :], axis=0)[0]
+
+
+def middle_of_sorted(order: FloatMatrix) -> FloatVector:
+    """Return the median of each column of a matrix with sorted columns."""
+    n = len(order)
+    return np.asarray((order[(n - 1) // 2] + order[n // 2]) / 2)
+
+
+@functools.lru_cache(maxsize=CUTS)
+def _sizes_and_entropy(n: int, fewest: int) -> tuple[IntVector, FloatMatrix]:
+    """Return the sizes that the lower one of two camps of n numbers may have, and the entropy of each cut."""
+    sizes = np.arange(fewest, n - fewest + 1)
+    p = sizes[:, None] / n
+    return sizes, -(p * np.log(p) + (1 - p) * np.log(1 - p))
 
 
 def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split | None:
@@ -159,18 +177,21 @@ def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split |
     if n < max(FEWEST, 2 * fewest):
         return None
     x = values - np.median(values, axis=0)
+    whole = covariance(x, floor)
+    spread = float(np.linalg.slogdet(whole)[1])
     # Up to a factor, column j is the part of coordinate j that the other coordinates do not predict.
-    x_given_others = x @ np.linalg.inv(covariance(x, floor))
+    x_given_others = x @ np.linalg.inv(whole)
     best: Split | None = None
     for start in (*x.T, *x_given_others.T):
         cut = split_in_two(start / max(float(start.std()), 1e-300), LEAST_SPREAD, fewest)
         assert cut is not None
         low = cut.low
         for _ in range(REFINEMENTS):
-            evidence = joint_evidence(x, low, floor)
+            within, means = covariance_within(x, low, floor)
+            evidence = joint_evidence(spread, within, low)
             if best is None or evidence > best.evidence:
                 best = Split(low, evidence)
-            moved = nearer_camp(x, low, floor)
+            moved = nearer_camp(x, low, within, means)
             if min(moved.sum(), n - moved.sum()) < fewest or bool((moved == low).all()):
                 break
             low = moved
@@ -181,35 +202,54 @@ def split_jointly(values: FloatMatrix, floor: float, fewest: int = 1) -> Split |
 
 def covariance(x: FloatMatrix, floor: float) -> FloatMatrix:
     """Return the covariance matrix of points, with the square of `floor` added to the diagonal."""
-    centred = x - x.mean(axis=0)
+    return _covariance(x, x.mean(axis=0), floor)
+
+
+def _covariance(x: FloatMatrix, mean: FloatVector, floor: float) -> FloatMatrix:
+    centred = x - mean
     return np.asarray(centred.T @ centred / len(x) + floor**2 * np.eye(x.shape[1]))
 
 
-def covariance_within(x: FloatMatrix, low: BoolVector, floor: float) -> FloatMatrix:
-    """Return the covariance matrix of points around the mean of their own camp."""
-    share = low.mean()
-    return np.asarray(share * covariance(x[low], floor) + (1.0 - share) * covariance(x[~low], floor))
+def covariance_within(
+    x: FloatMatrix, low: BoolVector, floor: float
+) -> tuple[FloatMatrix, tuple[FloatVector, FloatVector]]:
+    """Return the covariance matrix of points around the mean of their own camp, and the means of the two camps."""
+    share, camps = low.mean(), (x[low], x[~low])
+    means = camps[0].mean(axis=0), camps[1].mean(axis=0)
+    lower, upper = (_covariance(camp, mean, floor) for camp, mean in zip(camps, means, strict=True))
+    return np.asarray(share * lower + (1.0 - share) * upper), means
 
 
-def joint_evidence(x: FloatMatrix, low: BoolVector, floor: float) -> float:
+def joint_evidence(spread: float, within: FloatMatrix, low: BoolVector) -> float:
     """Return the evidence for two camps of points, in nats.
+
+    `spread` is the logarithm of the determinant of the covariance matrix of all points, and `within` is the
+    covariance matrix around the means of the two camps.
 
     Two camps have two means instead of one. The second mean has k numbers, which are fitted to the points. For each
     of these numbers except the first, log(n) / 2 is subtracted, as in the Bayesian information criterion. Nothing
     is subtracted for the first, so that the result is that of `split_in_two` if k is 1.
     """
-    n, k = x.shape
+    n, k = len(low), len(within)
     p = float(low.mean())
     entropy = -(p * math.log(p) + (1.0 - p) * math.log(1.0 - p))
-    whole, within = covariance(x, floor), covariance_within(x, low, floor)
-    gain = float(np.linalg.slogdet(whole)[1] - np.linalg.slogdet(within)[1])
+    gain = float(spread - np.linalg.slogdet(within)[1])
     return float(n * (gain / 2 - entropy) - (k - 1) / 2 * math.log(n))
 
 
-def nearer_camp(x: FloatMatrix, low: BoolVector, floor: float) -> BoolVector:
+def evidence_of(values: FloatVector, low: BoolVector, floor: float) -> float:
+    """Return the evidence for two camps of numbers, in nats, if `low` says which numbers are in the lower camp."""
+    x = values[:, None]
+    within, _ = covariance_within(x, low, floor)
+    return joint_evidence(float(np.linalg.slogdet(covariance(x, floor))[1]), within, low)
+
+
+def nearer_camp(
+    x: FloatMatrix, low: BoolVector, within: FloatMatrix, means: tuple[FloatVector, FloatVector]
+) -> BoolVector:
     """Return which points are more likely in the lower than in the upper camp: Fisher's linear discriminant."""
-    means, share = (x[low].mean(axis=0), x[~low].mean(axis=0)), float(low.mean())
-    direction = np.linalg.solve(covariance_within(x, low, floor), means[0] - means[1])
+    share = float(low.mean())
+    direction = np.linalg.solve(within, means[0] - means[1])
     middle = (means[0] + means[1]) @ direction / 2 - math.log(share / (1.0 - share))
     return np.asarray(x @ direction > middle)
 

@@ -7,8 +7,10 @@ remembered vectors. The fit, the forecasts and the scores follow from these inne
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -57,7 +59,7 @@ class Numbering:
         if self.snapshots:
             check_continued(self.round_, self.snapshots[-1].global_model)
 
-    @property
+    @cached_property
     def starts(self) -> list[int]:
         """The first place of each snapshot. The last entry is the first place of the current round."""
         return [0, *np.cumsum([s.size for s in self.snapshots]).tolist()]
@@ -77,12 +79,17 @@ class Numbering:
         """The place of the current global model."""
         return self.origin + 1
 
+    @cached_property
+    def rows_of_clients(self) -> tuple[dict[ClientId, int], ...]:
+        """For each snapshot, the rows of its clients."""
+        return tuple({c: i for i, c in enumerate(s.clients)} for s in self.snapshots)
+
     def columns(self, snapshot: int, clients: Sequence[ClientId]) -> IntVector:
         """Return the places of the rows of some clients in a snapshot.
 
         The place of an absent client is that of the snapshot's global model.
         """
-        place = {c: i for i, c in enumerate(self.snapshots[snapshot].clients)}
+        place = self.rows_of_clients[snapshot]
         return self.starts[snapshot] + np.array([place.get(c, len(place)) for c in clients], dtype=np.int64)
 
     def remembered_clients(self) -> tuple[ClientId, ...]:
@@ -96,15 +103,15 @@ class Numbering:
     def last_accepted(self, client: ClientId) -> int:
         """Return the place of a client's newest remembered model, or of the global model if none is remembered."""
         for i in reversed(range(len(self.snapshots))):
-            if client in self.snapshots[i].clients:
-                return int(self.columns(i, [client])[0])
+            if client in self.rows_of_clients[i]:
+                return self.starts[i] + self.rows_of_clients[i][client]
         return self.global_model
 
     def vector(self, place: int) -> Array:
         """Return the vector at a place: a vector of a snapshot, or the current global model."""
         if place == self.global_model:
             return self.round_.global_model
-        i = int(np.searchsorted(self.starts, place, side="right")) - 1
+        i = bisect.bisect_right(self.starts, place) - 1
         snapshot, row = self.snapshots[i], place - self.starts[i]
         return snapshot.global_model if row == len(snapshot.clients) else snapshot.rows[row, :]
 
