@@ -57,6 +57,18 @@ def test_products_keep_small_differences_between_large_models(m, d, dtype):
     agree(rough_squared_norms(gpu(rows)), squared_norms(rows), 1e-6)
 
 
+@pytest.mark.parametrize("norms", [squared_norms, rough_squared_norms])
+def test_each_row_may_have_a_center_of_its_own(norms):
+    rows, _ = rows_of(7, 333)
+    centers = rows_of(8, 333)[0][1:]
+    agree(norms(gpu(rows), gpu(centers)), squared_norms(rows, centers), 1e-6)
+
+
+def test_a_matrix_may_be_empty():
+    rows, center = rows_of(4, 50)
+    assert projections(gpu(rows), gpu(rows[:0]), gpu(center)).shape == (4, 0)
+
+
 @pytest.mark.parametrize("tail", [0, 1, 2, 4])
 @pytest.mark.parametrize(("m", "d"), SHAPES)
 def test_products_of_several_matrices_are_in_the_order_of_their_rows(m, d, tail):

@@ -45,12 +45,19 @@ FEWEST_HELD = 16
 log = logging.getLogger("flanders")
 
 
-def suits(*arrays: Array) -> bool:
-    """Whether these are tensors that the kernels can read, on a GPU on which they work."""
+def suits(*matrices: Array, center: Array | None = None) -> bool:
+    """Whether the kernels can read these tensors, on a GPU on which they work.
+
+    They subtract one `center` from all rows. They cannot be used if there is a center for each row, or if a tensor
+    is empty.
+    """
+    if center is not None and center.ndim != 1:
+        return False
+    arrays = matrices if center is None else (*matrices, center)
     if not all(array_api_compat.is_torch_array(array) and array.device.type == "cuda" for array in arrays):
         return False
     xp = array_api_compat.array_namespace(arrays[0])
-    readable = (array.dtype in (xp.float32, xp.float64) and array.stride(-1) == 1 for array in arrays)
+    readable = (a.dtype in (xp.float32, xp.float64) and a.stride(-1) == 1 and min(a.shape) > 0 for a in arrays)
     return all(readable) and works_on(arrays[0].device, xp)
 
 

@@ -42,7 +42,7 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     The center should be near the rows. Small differences between large models would otherwise be lost in rounding
     errors.
     """
-    if device.suits(*pieces):
+    if device.suits(*pieces, center=center):
         new = pieces[tail:]
         with_each_other = device.products_of_pieces(new, center, new, center)
         return (
@@ -63,7 +63,7 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
 
 def projections(matrix: Array, directions: Array, center: Array | None = None) -> FloatMatrix:
     """Return `(matrix - center) @ directions.T`, which is `(m, k)` for k directions."""
-    if device.suits(matrix, directions):
+    if device.suits(matrix, directions, center=center):
         return device.products_of_pieces([matrix], center, [directions], None)
     matrix, directions = on_host(matrix), on_host(directions)
     columns = list(column_blocks(matrix, directions))
@@ -87,7 +87,7 @@ def products_with(
     Each element of `directions` is a matrix with d columns. The k directions are the rows of all these matrices.
     The center is not subtracted from the directions.
     """
-    if device.suits(matrix, *directions):
+    if device.suits(matrix, *directions, center=center):
         return _products_on_device(matrix, directions, center, skip)
     matrix, directions = on_host(matrix), [on_host(piece) for piece in directions]
     center = None if center is None else on_host(center)
@@ -178,7 +178,7 @@ def cosine_distances_between(matrix: Array, center: Array | None = None) -> Floa
 
 def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     """Return the `(m,)` squared norms of the rows, after `center` was subtracted from each row."""
-    if device.suits(matrix):
+    if device.suits(matrix, center=center):
         return device.row_squares(matrix, center)
     matrix = on_host(matrix)
     xp = array_api_compat.array_namespace(matrix)
@@ -214,7 +214,7 @@ def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVect
     source, at = on_host(matrix), None if center is None else on_host(center)
     xp = array_api_compat.array_namespace(source)
     with np.errstate(over="ignore", invalid="ignore"):
-        if device.suits(source):
+        if device.suits(source, center=at):
             found = device.row_squares(source, at, rough=True)
         else:
             total: Array = 0.0
