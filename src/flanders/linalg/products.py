@@ -219,7 +219,7 @@ def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVect
         else:
             total: Array = 0.0
             for columns in column_blocks(source):
-                block = source[:, columns] if at is None else source[:, columns] - at[None, columns]
+                block = source[:, columns] if at is None else source[:, columns] - at[..., columns]
                 total = total + xp.astype(xp.vecdot(block, block), widest_float(xp))
             found = np.asarray(to_numpy(total), dtype=np.float64)
         fits = source.dtype != xp.float32 or bool(np.all((found > LEAST_SINGLE) & (found < np.inf)))

@@ -142,6 +142,7 @@ CONVOLUTION = {"0.weight": 3, "0.bias": 1, "2.weight": 4, "2.bias": 1}
 def test_a_model_with_convolutions_needs_clear_evidence_against_opposing_clients(layers, server, evidence, dropped):
     d, rows = sum(layers.values()), np.arange(20) < 2
     round_ = Round(np.ones((20, d)), global_model=np.zeros(d), layers=layers)
-    found = start_decision(round_, 0.01, Past(), np.zeros((20, 2)) if server else None)
-    drop_opposing(found, Opposing(rows, np.where(rows, -0.3, 0.0), np.where(rows, -0.15, 0.0), evidence))
+    found = start_decision(round_, 0.01, Past())
+    opposing = Opposing(rows, np.where(rows, -0.3, 0.0), np.where(rows, -0.15, 0.0), evidence)
+    drop_opposing(found, opposing, by_server=server)
     assert (~found.kept).sum() == dropped

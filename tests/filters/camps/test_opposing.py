@@ -27,11 +27,13 @@ def cosines_of(updates):
     return unit(updates) @ unit(updates).T
 
 
-def found(updates, known=None, server=None):
+def found(updates, known=None, server=None, by_server=None):
+    by_server = server is not None if by_server is None else by_server
     m = len(updates)
     step = None if server is None else unit(updates) @ unit(server)
     known = Opposition() if known is None else known
-    return np.flatnonzero(opposing_rows(cosines_of(updates), np.ones(m, bool), tuple(range(m)), known, step).rows)
+    rows = opposing_rows(cosines_of(updates), np.ones(m, bool), tuple(range(m)), known, step, by_server=by_server)
+    return np.flatnonzero(rows.rows)
 
 
 def test_the_cosine_is_the_one_with_the_sum_of_the_others():
@@ -66,6 +68,11 @@ def test_a_client_that_goes_along_with_the_other_clients_is_not_found_for_the_se
     server = unit(updates[1:].sum(axis=0)) - 1.4 * unit(updates[0])
     assert unit(server) @ unit(updates[0]) < -0.3 < 0 < unit(updates[1:].sum(axis=0)) @ unit(updates[0])
     assert found(updates, server=server).size == 0
+
+
+def test_with_a_server_a_minority_is_also_found_by_comparing_the_clients_alone():
+    assert found(turned(20, 6, 1), server=world()[0], by_server=False).tolist() == list(range(6))
+    assert found(turned(20, 14, 1), server=world()[0], by_server=False).size == 0
 
 
 def test_numbers_with_a_gap_are_evidence_and_numbers_without_one_are_not():

@@ -190,13 +190,14 @@ def drop_long(decision: Decision, rows: BoolVector, longer: FloatVector) -> None
     decision.drop_each(rows, longer / LONGER, lambda row: f"{times_as_long(longer[row])} as long as the others")
 
 
-def drop_opposing(decision: Decision, found: Opposing) -> None:
+def drop_opposing(decision: Decision, found: Opposing, *, by_server: bool = False) -> None:
     """Drop the clients that point against the others, if this is clear enough and they are not needed.
 
-    If all layers are fully connected and the server makes a step of its own, the step makes it clear enough.
+    `by_server` says whether the server's own step was used to find them. If so, and if all layers are fully
+    connected, this is always clear enough.
     """
     connected = is_fully_connected(decision.round_.layers or {})
-    needed = CLEAR if not connected else LIKELY if decision.rooted is None else -np.inf
+    needed = CLEAR if not connected else -np.inf if by_server else LIKELY
     if not found.rows.any() or found.evidence < needed or are_needed(decision, found.rows):
         return
     average, limit = found.averages, found.limits

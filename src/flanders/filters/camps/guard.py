@@ -288,7 +288,9 @@ class Guard(Filter[GuardState]):
         if found.in_first_layers is not None and directions_tell:
             with_each_other, server = found.in_first_layers
             clients, known = round_.clients, state.opposition
-            drop_opposing(decision, opposing_rows(with_each_other, decision.kept, clients, known, server))
+            for by_server in (False, True)[: 1 if server is None else 2]:
+                rows = opposing_rows(with_each_other, decision.kept, clients, known, server, by_server=by_server)
+                drop_opposing(decision, rows, by_server=by_server)
         if decision.doubt and self.on_doubt == "stay":
             decision.drop(decision.kept.copy(), 1.0, f"{LIKE_SIZE}, and nothing tells which one is wrong")
         return decision, found

@@ -23,10 +23,10 @@ Attackers change the sum. So clients whose average is below a limit are left out
 with the lowest averages are left out first, and the sum is computed again. This goes on until no client is below
 the limit.
 
-If the server makes a step, all of this is done in two stages. In the first stage the step has so much weight that
-even a majority of attackers hardly changes the sum. The second stage is made only if the sum of the clients that
-are left points in the direction of the server's step. The second stage compares these clients with each other,
-without the server's step. This is more exact.
+If the server makes a step, the clients that are left are tested again, in two stages. In the first stage the step
+has so much weight that even a majority of attackers hardly changes the sum. The second stage is made only if the
+sum of the clients that are left points in the direction of the server's step. It compares these clients with each
+other, without the server's step. This is more exact.
 """
 
 from __future__ import annotations
@@ -201,13 +201,20 @@ def opposing_rows(
     clients: tuple[ClientId, ...],
     known: Opposition,
     server: FloatVector | None = None,
+    *,
+    by_server: bool = False,
 ) -> Opposing:
     """Return which of these rows point against the others.
 
     `cosines`, `(m, m)`, are those between the clients, and `server`, `(m,)`, those with the server's step, both in
-    the layers before the last one. `known` is what earlier rounds have shown. A client that points against the
-    server's step, but not against the clients that are left, is not returned. If the server makes no step and at
-    least half of the rows are found, none is returned, since nothing tells which half is right.
+    the layers before the last one. `known` is what earlier rounds have shown.
+
+    If `by_server` is true, the clients are compared with the server's step, too. A client that points against this
+    step, but not against the clients that are left, is not returned.
+
+    If `by_server` is false, the clients are only compared with each other. If at least half of the rows are found,
+    none is returned, since nothing tells which half is right. None is returned either if the clients found go along
+    with the server's step more than the clients that are left.
     """
     m, left = len(clients), rows.copy()
     averages, limits = np.zeros(m), np.zeros(m)
@@ -217,29 +224,33 @@ def opposing_rows(
     def averages_now(rest: BoolVector) -> FloatMatrix:
         return known.of(clients, *measure_opposition(cosines, server, rest, decided=False))
 
-    stages = [(0, AGAINST_CLIENTS)] if server is None else [(1, AGAINST_SERVER), (0, AGAINST_CLIENTS)]
+    stages = [(1, AGAINST_SERVER), (0, AGAINST_CLIENTS)] if by_server else [(0, AGAINST_CLIENTS)]
     for column, limit in stages:
-        if server is not None and column == 0 and not go_along(cosines, left, server):
+        if by_server and column == 0 and not go_along(cosines, left, server):
             break
         while left.sum() >= FEWEST:
             values = averages_now(left)[:, column]
             below = np.flatnonzero(left & (values < limit))
-            if not below.size or (server is not None and left.sum() <= LEAST_LEFT * m):
+            if not below.size or (by_server and left.sum() <= LEAST_LEFT * m):
                 break
             lowest = below[np.argsort(values[below], kind="stable")][: int(np.ceil(AT_ONCE * below.size))]
             left[lowest] = False
             averages[lowest], limits[lowest] = values[lowest], limit
-    if server is not None and go_along(cosines, left, server):
+    if by_server and go_along(cosines, left, server):
         left |= rows & (averages_now(left)[:, 0] > 0)
     found = rows & ~left
-    if not found.any() or (server is None and 2 * found.sum() >= rows.sum()):
+    wrong_half = not by_server and 2 * found.sum() >= rows.sum()
+    if not found.any() or wrong_half or (server is not None and server[found].mean() > server[left].mean()):
         return Opposing(np.zeros(m, dtype=bool), averages, limits)
     both = averages_now(left)[rows].T
     evidence = max(evidence_of(values, found[rows], LEAST_SPREAD_OF_COSINES) for values in both)
     return Opposing(found, averages, limits, evidence)
 
 
-def go_along(cosines: FloatMatrix, rows: BoolVector, server: FloatVector) -> bool:
-    """Whether the cosine of the sum of these clients' unit updates with the server's step is above `FAIR`."""
+def go_along(cosines: FloatMatrix, rows: BoolVector, server: FloatVector | None) -> bool:
+    """Whether the cosine of the sum of these clients' unit updates with the server's step is above `FAIR`.
+
+    Without such a step the result is false.
+    """
     own = rows.astype(float)
-    return bool(own @ server > FAIR * np.sqrt(max(float(own @ cosines @ own), 1e-12)))
+    return server is not None and bool(own @ server > FAIR * np.sqrt(max(float(own @ cosines @ own), 1e-12)))
