@@ -37,7 +37,10 @@ def without_graph(array: Array) -> Array:
 
 
 def is_on_host(array: Array) -> bool:
-    """Whether an array is in main memory."""
+    """Whether an array is a NumPy array, or a PyTorch tensor in main memory.
+
+    For arrays of other libraries the result is False, even if they are in main memory, like those of JAX on a CPU.
+    """
     if array_api_compat.is_torch_array(array):
         return bool(array.device.type == "cpu")
     return bool(array_api_compat.is_numpy_array(array))

@@ -22,10 +22,12 @@ class StaleTrainer:
     """Train each client from a global model that is some rounds old, and add its step to the newest model.
 
     The step of a client is the change that its training makes to the model. In each round, the age of the model
-    that a client starts from is drawn at random, from 0 to `max_age` rounds. In the first rounds, fewer models are
-    stored. The age is then at most that of the oldest stored model. A client's weight in the average does not
-    depend on this age. The last `max_age + 1` global models are stored in memory. They are not part of a
-    simulation's saved state, so a resumed simulation does not continue with the same results.
+    that a client starts from is drawn at random, from 0 to `max_age` rounds. A client's weight in the average does
+    not depend on this age.
+
+    The last `max_age + 1` global models are stored in memory. In the first rounds there are not yet so many, and
+    the age is at most that of the oldest one. The stored models are not part of a simulation's saved state, so a
+    resumed simulation does not continue with the same results.
 
     Parameters
     ----------

@@ -39,13 +39,13 @@ class FlandersState:
     snapshots: tuple[Snapshot, ...] = ()
     """The last rounds, the oldest first. The models of dropped clients are replaced; see `Flanders.amend_with`."""
     gram: FloatMatrix | None = None
-    """The inner products of all vectors in the snapshots, after the newest global model was subtracted from each
-    vector."""
+    """The inner products of all models and global models in the snapshots, after the newest global model was
+    subtracted from each. None before the first round, or if they are not used again in the next round."""
     calibration: Calibration = field(default_factory=Calibration)
     """What is remembered of the scores of accepted clients. It is used only with a `threshold`."""
     columns: IntVector | None = None
-    """The positions of the parameters that are compared. None, unless the first round determines them, as with
-    `Sample(choose="variance")`."""
+    """The positions of the parameters that are compared, if they were chosen from the models of the first round, as
+    with `Sample(choose="variance")`. Otherwise None."""
     fit: KeptFit | None = None
     """The coefficients of the last fit. None, unless a fit is used for more than one round (`Als.refit_every`)."""
 
@@ -139,7 +139,8 @@ class Flanders(Filter[FlandersState]):
         if self.look.changes and self.solver.refit_every > 1:
             raise InputError(
                 f"Als(refit_every={self.solver.refit_every}) keeps a fit for several rounds, but {self.look} looks "
-                "at other numbers in every round. Fit in every round, or look at the same parameters."
+                "at different numbers in each round. Use refit_every=1, or look at the same parameters in every "
+                "round."
             )
         if self.look.mixes and self.distance not in EUCLIDEAN:
             raise InputError(
@@ -148,7 +149,7 @@ class Flanders(Filter[FlandersState]):
             )
 
     def init(self, rng: np.random.Generator | None = None) -> FlandersState:
-        """Return an empty memory and a secret seed."""
+        """Return a memory that has a secret seed, but no rounds yet."""
         return FlandersState(draw_seed(rng))
 
     def score(self, state: FlandersState, round_: Round) -> Scores | None:
@@ -197,15 +198,18 @@ class Flanders(Filter[FlandersState]):
         return Forecaster(self.order, self.center, self.solver)
 
     def _seen(self, state: FlandersState, round_: Round) -> Round:
-        """Return the round with only the parameters that are compared in every round."""
+        """Return the round with only the parameters of `visible_columns`, or the whole round if these are None."""
         columns = self.visible_columns(state, round_.updates.shape[1], round_.layers)
         return round_on_columns(round_, columns)
 
     def _distances(self, state: FlandersState, round_: Round) -> tuple[FloatVector, KeptFit | FloatMatrix | None]:
-        """Return the distance of each client's model to its forecast, and what `amend` uses again.
+        """Return the distance of each client's model to its forecast, and a result that `amend` needs again.
 
-        If a fit is used for several rounds, the second result is this fit. Otherwise it is the inner products of
-        all vectors. It is None if different numbers are compared in each round.
+        There are three cases of the second result:
+
+        - If different numbers are compared in each round, it is None.
+        - If a fit is used for several rounds, it is this fit, or None if too few rounds are remembered for a fit.
+        - Otherwise it is the inner products of all vectors.
         """
         if self.look.changes:
             rng = np.random.default_rng([state.seed, 2, state.round_number])

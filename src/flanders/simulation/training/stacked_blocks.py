@@ -1,7 +1,9 @@
-"""Blocks: consecutive layers of a module that run faster on a GPU with kernels of this package.
+"""Cuts the layers of a module into blocks, some of which run faster on a GPU with kernels of this package.
 
-A block is a batch normalisation, with the convolution before it and the ReLU after it if there are such, or a
-depthwise convolution. The kernels need Triton. Without it, every layer runs on its own.
+A block has one layer or a few consecutive layers. There are kernels for two kinds of blocks. One kind is a
+depthwise convolution (see `is_depthwise`). The other kind is a batch normalisation. If another convolution comes
+just before it, or a ReLU just after it, they belong to its block. The kernels need Triton. Without it, every layer
+runs on its own.
 """
 
 from __future__ import annotations
@@ -15,9 +17,15 @@ from flanders.models import BatchNorm2d, SentBatchNorm2d
 from flanders.simulation.training import stacked_layers as layers
 
 Block = Sequence[tuple[str, nn.Module]]
-"""Layers that follow each other. The names of a layer's parameters and buffers begin with the text beside it."""
+"""Layers that follow each other, each with its prefix, such as `"0."`.
+
+In the whole module, the names of the layer's parameters and buffers begin with this prefix.
+"""
 OnGpu = Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Tensor], Tensor]
-"""A function from stacked parameters, buffers and batches to the output of a block."""
+"""A function from parameters, buffers and batches to the output of a block.
+
+All of them are stacked: the first axis is the client.
+"""
 HAS_KERNELS = find_spec("triton") is not None
 """Whether Triton is installed. It comes with PyTorch for NVIDIA GPUs."""
 
