@@ -30,11 +30,12 @@ def norm(vector: Array) -> float:
 
 
 def simulated_copies(view: View) -> int:
-    """Return the number of copies of the malicious model in a round that the attacker simulates.
+    """Return how many copies of a malicious model an attacker puts into a simulated round, to try the model out.
 
-    If the attacker knows the benign models, the simulated round has these models and b copies. Otherwise it has the
-    b models that its own clients have honestly trained, and at most b copies. The share of copies is then about the
-    share of malicious clients in the real round.
+    The attacker controls b clients. The other clients are called benign. If the attacker knows their models, the
+    simulated round has these models and b copies. Otherwise it has the b models that the attacker's own clients
+    have honestly trained, and so many copies that their share is about the share of malicious clients in the real
+    round, but at most b copies.
     """
     b, num_honest = view.num_malicious, view.honest.shape[0]
     num_benign = view.num_clients - b

@@ -27,10 +27,11 @@ ME = "AggregatorStrategy"
 class AggregatorStrategy(FedAvg):
     """Aggregate the replies of a round with an aggregator of `flanders.aggregators`.
 
-    Clients are chosen and metrics are averaged as in Flower's `FedAvg`. The weight of a client is its number of
-    examples. The aggregator gets the float arrays of a model as one vector. Integer arrays and the arrays that
-    `unscored` selects are not part of this vector: they are averaged. Some aggregators remember earlier rounds.
-    They lose this memory when the ServerApp is started again.
+    Clients are chosen and metrics are averaged as in Flower's `FedAvg`. The weight of a client in an average is the
+    metric `weighted_by_key` of its reply, by default its number of examples. The aggregator gets the float arrays
+    of a model as one vector. Integer arrays and the arrays that `unscored` selects are not part of this vector:
+    they are averaged. Some aggregators remember earlier rounds. They lose this memory when the ServerApp is started
+    again.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ class AggregatorStrategy(FedAvg):
         check_function(ME, "unscored", unscored)
         if train_fn is not None:
             check_function(ME, "train_fn", train_fn)
-        elif aggregator.needs_root and type(self) is AggregatorStrategy:  # a subclass may need no `train_fn`
+        elif aggregator.needs_root and type(self) is AggregatorStrategy:  # a subclass may override `server_step`
             raise InputError(f"{aggregator} needs a model that the server trains itself. Pass `train_fn`.")
         super().__init__(
             fraction_train,

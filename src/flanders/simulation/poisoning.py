@@ -1,7 +1,9 @@
 """The table `DATA_POISONS`: all data poisons, by the names that specs use.
 
 A data poison changes the examples that malicious clients train on. Some data poisons give these examples wrong
-labels. Other data poisons teach the model a backdoor.
+labels. Other data poisons teach the model a backdoor: it then assigns certain examples to the class that the
+attacker has chosen. These are examples with a trigger (a patch or a pattern), or, if the backdoor has no trigger,
+rare examples of one class.
 """
 
 from __future__ import annotations

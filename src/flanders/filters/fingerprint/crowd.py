@@ -4,8 +4,8 @@ If most clients are attackers, they may train honestly, and then add the same ve
 of these updates still looks like its sender's earlier updates. But the updates of the attackers have higher cosines
 with each other than those of honest clients. Such a group of clients is called a crowd.
 
-The clients of a round are compared with a reference group. These are the clients of the same round that
-`Fingerprint` has no doubt about so far.
+The clients of a round are compared with a reference group. As a rule, these are the clients of the same round whose
+fingerprint passes (see the module `questions`), without clients that send nearly the same update as another client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SMALLEST_CROWD = 4
 """If the reference group is divided into a crowd and other clients, each of the two parts has at least this many
 clients.
 
-The spread of fewer cosines is not known well enough.
+The cosines of fewer clients are too few to compute their spread well enough.
 """
 LEAST_GAP = 2.5
 """How far apart a crowd and the other clients must be.
@@ -49,8 +49,8 @@ class Company:
     doubt: float = math.nan
     """How uncertain `level` is; NaN if there is no crowd.
 
-    Take the clients that are both in the crowd and in the reference group. Each of them has a mean cosine with the
-    other clients among these. `doubt` is the median standard error of these means.
+    For each client that is both in the crowd and in the reference group, the mean of its cosines with all other
+    such clients is computed. `doubt` is the median of the standard errors of these means.
     """
 
 
@@ -75,10 +75,11 @@ def measure_company(products: FloatMatrix, group: BoolVector) -> Company:
 
 
 def least_of_the_upper_kind(values: FloatVector) -> float:
-    """Divide values into two sides. Return the lowest value of the upper side, or infinity if they are one group.
+    """Divide values into two sides. Return the lowest value of the upper side, or infinity if there is no crowd.
 
-    `LEAST_GAP` says how far apart the sides must be. The values are divided where the variance between the two
-    sides is largest (Otsu's threshold).
+    There is no crowd if the sides are not as far apart as `LEAST_GAP` says, or if there are fewer than
+    2 * `SMALLEST_CROWD` values. The values are divided where the variance between the two sides is largest (Otsu's
+    threshold).
 
     >>> least_of_the_upper_kind(np.array([0.1, 0.12, 0.13, 0.15, 0.6, 0.61, 0.63, 0.65]))
     0.6
