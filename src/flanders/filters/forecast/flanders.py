@@ -44,8 +44,8 @@ class FlandersState:
     calibration: Calibration = field(default_factory=Calibration)
     """What is remembered of the scores of accepted clients. It is used only with a `threshold`."""
     columns: IntVector | None = None
-    """The positions of the parameters that are compared. None, unless the first round determines them, as with
-    `Sample(choose="variance")`."""
+    """The positions of the compared parameters, if the first round has determined them, as with
+    `Sample(choose="variance")`; else None."""
     fit: KeptFit | None = None
     """The coefficients of the last fit. None, unless a fit is used for more than one round (`Als.refit_every`)."""
 
@@ -138,8 +138,9 @@ class Flanders(Filter[FlandersState]):
         check_instance("Flanders", "look", self.look, Look, "Sample(500)")
         if self.look.changes and self.solver.refit_every > 1:
             raise InputError(
-                f"Als(refit_every={self.solver.refit_every}) keeps a fit for several rounds, but {self.look} looks "
-                "at other numbers in every round. Fit in every round, or look at the same parameters."
+                f"Als(refit_every={self.solver.refit_every}) keeps a fit for several rounds, but {self.look} "
+                "compares different numbers in each round. Leave out `refit_every`, or look at the same parameters "
+                "in each round."
             )
         if self.look.mixes and self.distance not in EUCLIDEAN:
             raise InputError(
@@ -148,7 +149,7 @@ class Flanders(Filter[FlandersState]):
             )
 
     def init(self, rng: np.random.Generator | None = None) -> FlandersState:
-        """Return an empty memory and a secret seed."""
+        """Return an empty memory, which has only a secret seed."""
         return FlandersState(draw_seed(rng))
 
     def score(self, state: FlandersState, round_: Round) -> Scores | None:
@@ -177,7 +178,8 @@ class Flanders(Filter[FlandersState]):
         """Return the memory after a round, with the models of dropped clients replaced."""
         check_state("Flanders", state, FlandersState)
         calibration = state.calibration
-        full = len(state.snapshots) == self.window  # scores of a fit to fewer rounds cannot be compared with others
+        # While fewer than `window` rounds are remembered, scores cannot be compared with those of later rounds.
+        full = len(state.snapshots) == self.window
         if self.threshold is not None and scores is not None and full:
             calibration = calibrate(calibration, scores.values, kept, self.min_honest)
         after = self._remembered(state, round_, kept, None if scores is None else scores.evidence)
@@ -204,8 +206,9 @@ class Flanders(Filter[FlandersState]):
     def _distances(self, state: FlandersState, round_: Round) -> tuple[FloatVector, KeptFit | FloatMatrix | None]:
         """Return the distance of each client's model to its forecast, and what `amend` uses again.
 
-        If a fit is used for several rounds, the second result is this fit. Otherwise it is the inner products of
-        all vectors. It is None if different numbers are compared in each round.
+        If different numbers are compared in each round, the second result is None. If a fit is used for several
+        rounds, it is this fit, or None if there is no fit yet. In all other cases it is the inner products of all
+        vectors of the remembered rounds and of this round.
         """
         if self.look.changes:
             rng = np.random.default_rng([state.seed, 2, state.round_number])
