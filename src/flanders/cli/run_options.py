@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that are common to all commands with runs to the parser of a command."""
+    """Add to a command's parser the options that are common to all commands with runs."""
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="folder with the datasets (default: $FLANDERS_DATA)"
     )

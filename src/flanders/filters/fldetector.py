@@ -30,16 +30,19 @@ class FLDetectorState:
     round_number: int = 0
     """How many rounds the filter has seen."""
     last: dict[ClientId, Array] = field(default_factory=dict)
-    """For each client: the difference between its last model and the global model of that round."""
+    """For each client: its update in the last round in which it took part.
+
+    This is the difference between its model and the global model at the start of that round.
+    """
     global_model: Array = None
     """The global model at the start of the last round."""
     global_update: Array = None
     """The change of the global model in the last round."""
     steps: tuple[Array, ...] = ()
-    """For each of the last rounds, oldest first: the step of the global model from the start of this round to the
-    start of the next one."""
+    """The last steps, oldest first. A step leads from the global model at the start of one round to that at the
+    start of the next round."""
     changes: tuple[Array, ...] = ()
-    """For each step: the `global_update` of the later round minus that of the earlier round."""
+    """For each step: the `global_update` of the round to which it leads, minus that of the round before."""
     distances: dict[ClientId, FloatVector] = field(default_factory=dict)
     """For each client: the distances between its updates and their predictions in the last rounds, oldest first.
 
@@ -72,7 +75,8 @@ class FLDetector(Filter[FLDetectorState]):
         whatever the gap statistic tells. The FLANDERS paper keeps m - b of m clients, where b is the number of
         malicious clients.
     window
-        The number of rounds over which the scores are averaged, and from which the Hessian is estimated.
+        A client's score is the mean of its last `window` shares. The Hessian is estimated from the last `window`
+        steps of the global model.
 
     Examples
     --------
@@ -106,7 +110,7 @@ class FLDetector(Filter[FLDetectorState]):
         return FLDetectorState(draw_seed(rng))
 
     def score(self, state: FLDetectorState, round_: Round) -> Scores | None:
-        """Score each client by its mean share of the distances over the last `window` rounds."""
+        """Score each client by the mean of its last `window` shares. In the first round, return None."""
         check_state("FLDetector", state, FLDetectorState)
         if not state.last:
             return None
@@ -183,9 +187,9 @@ def hessian_times(vector: Array, steps: tuple[Array, ...], changes: tuple[Array,
     r"""Return the L-BFGS estimate of the Hessian H, multiplied by a vector v.
 
     The columns of the matrix S are the `steps`. The columns of the matrix Y are the `changes` of the gradient in
-    these steps. The estimate has a compact form. Let :math:`\sigma = \langle y, s \rangle / \langle s, s \rangle`
-    for the newest step s and change y. Let L be the part of :math:`S^T Y` below its diagonal, and D its diagonal.
-    Then
+    these steps. (`FLDetector` uses its global updates in place of gradients.) The estimate has a compact form. Let
+    :math:`\sigma = \langle y, s \rangle / \langle s, s \rangle` for the newest step s and change y. Let L be the
+    part of :math:`S^T Y` below its diagonal, and D its diagonal. Then
 
     .. math:: H v = \sigma v - [\sigma S \; Y]
               \begin{pmatrix} \sigma S^T S & L \\ L^T & -D \end{pmatrix}^{-1}

@@ -34,8 +34,9 @@ def compare_means(
 
     The bootstrap works on the differences between the two series. It makes `resamples` new series from random
     blocks of `block` neighbouring differences. So the correlation within a block is kept. A block that reaches the
-    end continues at the beginning. The p-value is the share of new series whose mean is at least twice
-    the observed mean. Such a mean is as far above the observed mean as the observed mean is above zero.
+    end continues at the beginning. The observed mean is the mean of the given differences. The p-value is the share
+    of new series whose mean is at least twice the observed mean: it is at least as far above the observed mean as
+    the observed mean is above zero.
 
     References
     ----------
@@ -44,8 +45,8 @@ def compare_means(
     check_number("compare_means", "block", block, 1, whole=True)
     if first.shape != second.shape or first.ndim != 1 or first.size < 2:
         raise InputError(
-            f"compare_means needs two series of the same length, at least 2. Got shapes {first.shape} and "
-            f"{second.shape}."
+            "compare_means needs two series of the same length, each with at least 2 values. Got shapes "
+            f"{first.shape} and {second.shape}."
         )
     differences = first - second
     observed = float(differences.mean())
