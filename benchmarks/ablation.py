@@ -270,9 +270,9 @@ def nothing_is_long(*arguments: Any) -> tuple[BoolVector, FloatVector]:
     return loud & False, longer
 
 
-def nobody_opposes(*arguments: Any) -> Opposing:
+def nobody_opposes(*arguments: Any, by_server: bool) -> Opposing:
     """Return what `opposing_rows` does, without a client."""
-    found = opposing_rows(*arguments)
+    found = opposing_rows(*arguments, by_server=by_server)
     return replace(found, rows=found.rows & False)
 
 

