@@ -31,7 +31,7 @@ THREADS = "OMP_NUM_THREADS"
 GRACE = 10.0
 """A worker process is killed if it has not exited this many seconds after its work. Some libraries hang at exit."""
 WAIT = 0.2
-"""Seconds between two checks of the workers. They are few, so that a request to stop does not wait for long."""
+"""Seconds between two checks of the workers. This time is short, so that a request to stop is soon noticed."""
 
 
 class Interrupt:

@@ -64,6 +64,6 @@ def restore(simulation: Resumable, state: Mapping[str, Any], version: int | str)
 
 
 def learned_by(world: World) -> Tensor | None:
-    """Return what the data poison has learned so far. Return None if there is no data poison that learns."""
+    """Return the trigger or the labels that the data poison has learned so far, or None if it does not learn."""
     poisoner = world.poisoner
     return poisoner.scope.learned if poisoner is not None and poisoner.poison.learns else None

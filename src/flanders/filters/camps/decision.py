@@ -243,7 +243,8 @@ def judge_by_examples(
     If one camp has clearly higher losses, this camp is dropped. But no camp is dropped in three cases:
 
     - `wrong` is the camp with the lower losses.
-    - `wrong` is None, and the losses of the round would clearly rise without the camp with the higher losses.
+    - `wrong` is None, and the camp with the higher losses is needed: without it, the mean model of all kept clients
+      would have clearly higher losses.
     - `wrong` is None, and the server's own step supports the camp with the higher losses (`WITH_SERVER`).
     """
     t = examples.worse(camps.low, camps.high)
@@ -277,8 +278,9 @@ def far_apart(camps: TwoCamps) -> bool:
 def wrong_by_nature(camps: TwoCamps, past: Past) -> BoolVector | None:
     """Return the camp that the trait itself calls wrong, or None if it calls neither camp wrong.
 
-    The result is also None if the wrong camp has nearly all clients (`NEARLY_ALL`), or if it is the larger camp and
-    many more clients of the other camp were dropped the last time they took part (`Past.may_outweigh`).
+    The result is also None in two cases. The wrong camp has nearly all clients (`NEARLY_ALL`). Or the wrong camp is
+    the larger one, and a much lower share of its clients was dropped the last time they took part than of the other
+    camp's clients (`Past.may_outweigh`).
     """
     trait, low, high = camps.trait, camps.low, camps.high
     wrong = None
