@@ -47,8 +47,8 @@ with one seed. With another seed, one setting gave more than 0.3 nats.
 PER_CLIENT_OF_NATURE = 0.1
 """This is used instead of `PER_CLIENT` for traits that tell by themselves which camp is wrong.
 
-It is lower, since these traits have limits, too. A camp is dropped only beyond a limit, and camps of honest clients
-rarely reach it.
+It is lower, since evidence is not enough to drop a camp by such a trait. The median of the camp must also be beyond
+the limit of the trait, which camps of honest clients rarely reach.
 """
 PER_ROUND = 2.4
 """To find two camps, a round needs `PER_ROUND * log(1 / rate)` nats on top of the nats for each client.
