@@ -52,7 +52,7 @@ import numpy as np
 
 from flanders import aggregators
 from flanders.arrays import Array, to_numpy
-from flanders.filters import Everything, Flanders, Guard, Look, Sample
+from flanders.filters import Everything, Filter, Flanders, Guard, Look, Sample
 from flanders.linalg.products import inner_products
 from flanders.round import Round
 
@@ -250,20 +250,26 @@ def as_library(setting: Setting, library: str) -> Array:
     return setting.round_.updates
 
 
-def filter_step(setting: Setting, look: Look) -> tuple[Flanders, Any, Round]:
-    """Return the filter, its memory after three rounds, and the fourth round."""
-    filter_ = Flanders(keep=setting.clients - setting.malicious, window=2, look=look)
+def flanders(setting: Setting, look: Look) -> Flanders:
+    """Return the paper's filter, which is told the number of malicious clients."""
+    return Flanders(keep=setting.clients - setting.malicious, window=2, look=look)
+
+
+def after_three_rounds(setting: Setting, filter_: Filter[Any]) -> tuple[Any, Round]:
+    """Return the memory of a filter after three rounds, and the fourth round."""
     state = filter_.init(np.random.default_rng(0))
     for t in range(3):
         round_ = setting.draw(t)
         scores = filter_.score(state, round_)
         kept = np.arange(setting.clients) if scores is None else filter_.select(scores)
         state = filter_.amend(state, round_, kept, round_.global_model, scores)
-    return filter_, state, setting.draw(3)
+    return state, setting.draw(3)
 
 
-def flanders_step(setting: Setting, look: Look) -> Call:
-    filter_, state, round_ = filter_step(setting, look)
+def filter_step(setting: Setting, make: Callable[[Setting], Filter[Any]]) -> Call:
+    """Prepare a step of a filter: the round after three others is scored and remembered."""
+    filter_ = make(setting)
+    state, round_ = after_three_rounds(setting, filter_)
 
     def step() -> Any:
         scores = filter_.score(state, round_)
@@ -278,7 +284,7 @@ def flanders_product(setting: Setting) -> Call:
 
     The updates of the round are multiplied with each other and with the updates of the last l rounds, in float64.
     """
-    _, state, round_ = filter_step(setting, Everything())
+    state, round_ = after_three_rounds(setting, flanders(setting, Everything()))
     snapshots = state.snapshots
     vectors = [v for s in snapshots for v in (s.rows, s.global_model[None, :])]
     pieces = [*vectors, round_.updates, round_.global_model[None, :] * 0]
@@ -308,34 +314,12 @@ def gram_product(setting: Setting, pieces: list[Array], center: Array, tail: int
     return product
 
 
-def guard_rounds(setting: Setting) -> tuple[Guard, Any, Round]:
-    """Return the default filter, its memory after three rounds, and the fourth round."""
-    filter_ = Guard()
-    state = filter_.init(np.random.default_rng(0))
-    for t in range(3):
-        round_ = setting.draw(t)
-        scores = filter_.score(state, round_)
-        state = filter_.amend(state, round_, filter_.select(scores), round_.global_model, scores)
-    return filter_, state, setting.draw(3)
-
-
-def guard_step(setting: Setting) -> Call:
-    """Prepare a step of the default filter."""
-    filter_, state, round_ = guard_rounds(setting)
-
-    def step() -> Any:
-        scores = filter_.score(state, round_)
-        return filter_.amend(state, round_, filter_.select(scores), round_.global_model, scores)
-
-    return step
-
-
 def guard_product(setting: Setting) -> Call:
     """Prepare the large product of a step of the default filter, in float64.
 
     The updates of the round are multiplied with each other and with the remembered marks of the clients.
     """
-    _, state, round_ = guard_rounds(setting)
+    state, round_ = after_three_rounds(setting, Guard())
     pieces = [state.signatures.marks, round_.updates]
     return gram_product(setting, pieces, round_.global_model, 1)
 
@@ -462,7 +446,7 @@ CASES = (
     ),
     Case(
         "flanders step, all parameters",
-        functools.partial(flanders_step, look=Everything()),
+        functools.partial(filter_step, make=functools.partial(flanders, look=Everything())),
         {PRODUCT: flanders_product},
         2,
         at_most=True,
@@ -471,7 +455,7 @@ CASES = (
     ),
     Case(
         "guard step",
-        guard_step,
+        functools.partial(filter_step, make=lambda setting: Guard()),
         {PRODUCT: guard_product},
         on_gpu=1.5,
         at_most=True,
@@ -479,7 +463,7 @@ CASES = (
     ),
     Case(
         "flanders step, paper's setting",
-        functools.partial(flanders_step, look=Sample(SAMPLE)),
+        functools.partial(filter_step, make=functools.partial(flanders, look=Sample(SAMPLE))),
         {NAIVE: naive_step},
         50,
         note=f"{SAMPLE} sampled parameters, l = 2; the published algorithm with N = {ITERATIONS}",

@@ -283,8 +283,7 @@ def convolutions() -> Iterator[tuple[Cell, Table]]:
 
 
 def mnist() -> Iterator[tuple[Cell, Table]]:
-    data = {"dataset": "mnist", "partition": {"name": "dirichlet", "alpha": 0.5}}
-    base: Table = {**FASHION, "data": data, "model": {"name": "mlp2"}}
+    base: Table = {**FASHION, "data": {**FASHION["data"], "dataset": "mnist"}, "model": {"name": "mlp2"}}
     axes = [(fraction, 1, False, 0) for fraction in (0.1, 0.2, 0.4)]
     axes += [(fraction, 1, False, 100) for fraction in (0.2, 0.4, 0.6, 0.8)]
     axes += [(fraction, 3, True, 0) for fraction in (0.2, 0.6, 0.8)]

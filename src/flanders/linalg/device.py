@@ -87,12 +87,12 @@ def _multiprocessors(device: Array, torch: ModuleType) -> int:
 
 
 def _blocks(numbers: int, size: int) -> int:
-    """Return into how many blocks of this size so many numbers are cut."""
+    """Return how many blocks of a size hold these numbers. The last block may be smaller."""
     return -(-numbers // size)
 
 
 def _tile(rows: int) -> int:
-    """Return the size of the blocks into which so many rows are cut: one of `TILES`."""
+    """Return how many rows a block of a product has: the smallest of `TILES` that holds all rows, or the last."""
     return next((size for size in TILES if rows <= size), TILES[-1])
 
 

@@ -64,9 +64,7 @@ def are_nearest(distances: FloatMatrix, count: int) -> NDArray[np.bool_]:
     m = distances.shape[0]
     itself = distances - np.diag(np.full(m, np.inf))
     near = np.asarray(itself <= np.sort(itself, axis=1)[:, count - 1, None])
-    if (
-        np.count_nonzero(near) > m * count
-    ):  # some rows are equally near: only a slower, stable sort tells them apart
+    if np.count_nonzero(near) > m * count:  # some rows are equally near: a stable sort, which is slower, ranks them
         near[:] = False
         np.put_along_axis(near, np.argsort(itself, axis=1, kind="stable")[:, :count], True, axis=1)
     return near

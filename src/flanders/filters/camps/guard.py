@@ -16,6 +16,7 @@ from flanders.filters.camps.decision import (
     drop_camps,
     drop_long,
     drop_opposing,
+    mask_of,
     scores_of,
     start_decision,
 )
@@ -136,7 +137,7 @@ class GuardEvidence:
         """Return `known` with this round added."""
         if self.in_first_layers is None:
             return known
-        return known.after(*self.in_first_layers, clients, rows_of(kept, len(clients)))
+        return known.after(*self.in_first_layers, clients, mask_of(kept, len(clients)))
 
     def inputs_after(self, known: FloatVector | None, kept: IntVector) -> FloatVector | None:
         """Return the usual shares of the inputs after this round."""
@@ -144,7 +145,7 @@ class GuardEvidence:
 
     def directions_after(self, known: Directions, clients: tuple[ClientId, ...], kept: IntVector) -> Directions:
         """Return `known` with this round added."""
-        rows = rows_of(kept, len(clients))
+        rows = mask_of(kept, len(clients))
         cosines = self.looked_at[1]
         if kept.size < 2:  # no others to compare with: the round gets weight zero
             return known.with_round(clients, kept, np.zeros((len(clients), len(cosines))), np.zeros(len(cosines)))
@@ -288,7 +289,7 @@ class Guard(Filter[GuardState]):
         if found.in_first_layers is not None and directions_tell:
             with_each_other, server = found.in_first_layers
             clients, known = round_.clients, state.opposition
-            for by_server in (False, True)[: 1 if server is None else 2]:
+            for by_server in (False,) if server is None else (False, True):
                 rows = opposing_rows(with_each_other, decision.kept, clients, known, server, by_server=by_server)
                 drop_opposing(decision, rows, by_server=by_server)
         if decision.doubt and self.on_doubt == "stay":
@@ -299,13 +300,6 @@ class Guard(Filter[GuardState]):
         if not self.trusted:
             return None
         return np.array([client in self.trusted for client in round_.clients])
-
-
-def rows_of(kept: IntVector, m: int) -> BoolVector:
-    """Return which of m rows are kept, as a mask."""
-    mask = np.zeros(m, dtype=bool)
-    mask[kept] = True
-    return mask
 
 
 def usual_mean_cosine(cosines: FloatMatrix) -> float:
