@@ -97,8 +97,9 @@ def _now(device: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure each model in each way, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--models", nargs="+", default=["mobilenet", "cnn6"])
+    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    parser.add_argument("--device", choices=devices, default=devices[-1])
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=["mobilenet", "cnn6"], metavar="MODEL")
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--examples", type=int, default=400)
     options = parser.parse_args(arguments)
