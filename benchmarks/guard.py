@@ -1,7 +1,7 @@
 """Measures the default filter, `Guard`, under many attacks, compared with plain averaging and with an oracle.
 
     python benchmarks/guard.py [--groups first-round examples third-round honest poisoned small kinds few-classes
-                                         convolutions mnist]
+                                         convolutions mnist cifar10]
                                [--seeds 40 41 42] [--filters guard] [--rounds 50] [--device cuda] [--jobs 12]
                                [--data-dir DIR] [--out guard.sqlite] [--csv results/guard.csv]
                                [--table-only] [--dry-run]
@@ -21,6 +21,7 @@ kinds         images, a table, text and points: no attack in 128 settings, and 2
 few-classes   points of 2 to 6 classes, in 128 settings: no attack, many clients have one class
 convolutions  the dataset digits with a convolutional network: no attack in 36 settings, and attacks from round 1 on
 mnist         MNIST: the same clients attack from round 1 on (0 or 100 examples), or different clients from round 3
+cifar10       CIFAR-10, 50 clients, a convolutional network: no attack in 24 settings, and attacks as in mnist
 
 How it measures
 ---------------
@@ -282,14 +283,35 @@ def convolutions() -> Iterator[tuple[Cell, Table]]:
         yield attacked("convolutions", setting, {**base, **own}, threat, examples)
 
 
-def mnist() -> Iterator[tuple[Cell, Table]]:
-    base: Table = {**FASHION, "data": {**FASHION["data"], "dataset": "mnist"}, "model": {"name": "mlp2"}}
+def everything(group: str, base: Table) -> Iterator[tuple[Cell, Table]]:
+    """Yield the cells of the groups first-round, examples and third-round, on another dataset."""
     axes = [(fraction, 1, False, 0) for fraction in (0.1, 0.2, 0.4)]
     axes += [(fraction, 1, False, 100) for fraction in (0.2, 0.4, 0.6, 0.8)]
     axes += [(fraction, 3, True, 0) for fraction in (0.2, 0.6, 0.8)]
     for attack, (fraction, start, rotating, examples) in product(ATTACKS, axes):
         threat: Table = {"attack": attack, "fraction": fraction, "start": start, "rotating": rotating}
-        yield attacked("mnist", "mnist", base, threat, examples)
+        yield attacked(group, group, base, threat, examples)
+
+
+def mnist() -> Iterator[tuple[Cell, Table]]:
+    data = {**FASHION["data"], "dataset": "mnist"}
+    yield from everything("mnist", {**FASHION, "data": data, "model": {"name": "mlp2"}})
+
+
+def cifar10() -> Iterator[tuple[Cell, Table]]:
+    trainings: dict[str, Table] = {
+        "sgd": {"optimizer": "sgd", "learning_rate": 1e-2, "momentum": 0.9},
+        "adam": {"optimizer": "adam", "learning_rate": 1e-3},
+    }
+    base: Table = {"model": {"name": "cnn6"}}
+    partitions = {key: PARTITIONS[key] for key in ("Dir(0.1)", "Dir(0.5)", "iid")}
+    axes = product(partitions.items(), trainings.items(), (20, 50), (0, 100))
+    for (how, partition), (name, training), clients, examples in axes:
+        own: Table = {"data": {"dataset": "cifar10", "partition": partition}, "training": training}
+        honest: Table = {**base, **own, "federation": {"num_clients": clients}}
+        yield attacked("cifar10", f"cifar10, {how}, {name}, {clients} clients", honest, {}, examples)
+    own = {"data": {"dataset": "cifar10", "partition": PARTITIONS["Dir(0.5)"]}, "training": trainings["sgd"]}
+    yield from everything("cifar10", {**base, **own, "federation": {"num_clients": 50}})
 
 
 GROUPS = {
@@ -303,6 +325,7 @@ GROUPS = {
     "few-classes": few_classes,
     "convolutions": convolutions,
     "mnist": mnist,
+    "cifar10": cifar10,
 }
 
 

@@ -29,8 +29,8 @@ Stop = Callable[[], bool]
 """A function that says whether to stop now."""
 CHECKPOINT_SHARE = 0.1
 """The largest share of a run's time that checkpoints may take, so that they slow the run down only a little."""
-CHECKPOINT_GAP = 2.0
-"""The fewest seconds between two checkpoints. More checkpoints are of little use: after a crash, two seconds of
+CHECKPOINT_GAP = 20.0
+"""The fewest seconds between two checkpoints. More checkpoints are of little use: after a crash, twenty seconds of
 work are quickly repeated."""
 WRITE_GAP = 0.5
 """The fewest seconds between two writes of rounds. Rounds that end in between are written together.
