@@ -160,7 +160,7 @@ COMMANDS: dict[str, Callable[[list[str], Path], None]] = {
     **dict.fromkeys(
         [
             *("cd", "export", "source", "git", "apt-get", "curl", "docker", "systemctl"),
-            *("nvidia-cuda-mps-control", "flower-supernode", "flower-superlink", "ray", "srun", "sbatch"),
+            *("flower-supernode", "flower-superlink", "ray", "srun", "sbatch"),
             *("tensorboard", "mlflow", "nvflare"),
         ],
         nothing,

@@ -69,6 +69,11 @@ def check(experiment: Experiment, datasets: Datasets) -> None:
     datasets.of(experiment)
 
 
+def uses_cuda(experiment: Experiment) -> bool:
+    """Whether a run computes on an NVIDIA GPU of this machine."""
+    return find_device(experiment.options.device).type == "cuda"
+
+
 def versions() -> dict[str, str]:
     """Return the versions of the software on which the results of a run may depend."""
     result = {

@@ -13,11 +13,12 @@ from typing import TypedDict
 
 from flanders.checks import InputError
 from flanders.experiments.cluster import connected, run_on_cluster
-from flanders.experiments.engine import Datasets, check, versions
+from flanders.experiments.engine import Datasets, check, uses_cuda, versions
 from flanders.experiments.events import Event
 from flanders.experiments.experiment import Experiment
 from flanders.experiments.progress import watching
 from flanders.experiments.run_callbacks import GridCallbacks, Make
+from flanders.experiments.shared_gpu import sharing_gpu
 from flanders.experiments.workers import Interrupt, run_grid
 from flanders.report.text import print_summaries
 from flanders.results.labels import short_labels
@@ -121,9 +122,14 @@ def _carry_on(
     jobs = max(1, min(workforce.jobs, len(startable)))
     specs = {each.id: each.canonical for each in startable}
     names = dict(zip(specs, short_labels(list(specs.values())), strict=True))
+    changed = [each.with_options(replace(each.options, **changes)) for each in startable]
     stop, died, call_back = Interrupt(), 0, GridCallbacks(callbacks, names, specs)
     try:
-        with stop.listening(), watching(len(ids), len(ids) - len(startable), names) as show:
+        with (
+            stop.listening(),
+            sharing_gpu(jobs > 1 and any(map(uses_cuda, changed))) as variables,
+            watching(len(ids), len(ids) - len(startable), names) as show,
+        ):
 
             def notify(event: Event) -> None:
                 show(event)
@@ -134,7 +140,8 @@ def _carry_on(
                 with connected(workforce.gpus_per_run) as cluster:
                     run_on_cluster(path, todo, notify, stop, cluster)
             else:
-                died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=datasets if jobs == 1 else None)
+                loaded = datasets if jobs == 1 else None
+                died = run_grid(path, todo, notify, stop, jobs=jobs, datasets=loaded, variables=variables)
     except KeyboardInterrupt:  # the second Ctrl-C; saved rounds are kept
         pass
     finally:

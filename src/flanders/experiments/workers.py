@@ -13,7 +13,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
@@ -84,16 +84,26 @@ Report = Event | Finished | ResultsError
 
 
 def run_grid(
-    path: Path, ids: Sequence[str], notify: Notify, stop: Stop, *, jobs: int = 1, datasets: Datasets | None = None
+    path: Path,
+    ids: Sequence[str],
+    notify: Notify,
+    stop: Stop,
+    *,
+    jobs: int = 1,
+    datasets: Datasets | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Carry out runs in `jobs` processes, or in this process if `jobs` is 1. Return how many processes died."""
+    """Carry out runs in `jobs` processes, or in this process if `jobs` is 1. Return how many processes died.
+
+    The processes that this function starts have these environment variables, in addition to those of this process.
+    """
     if jobs == 1:
         work(path, ids, datasets or Datasets(), notify, stop)
         return 0
     context = multiprocessing.get_context("spawn")
     reports: Queue[Report] = context.Queue()
     halt = context.Event()
-    with _shared_threads(jobs):
+    with _environment({**_threads(jobs), **(variables or {})}):
         processes: list[BaseProcess] = [
             context.Process(target=_worker, args=(number, path, ids, reports, halt)) for number in range(jobs)
         ]
@@ -186,17 +196,24 @@ def _worker(number: int, path: Path, ids: Sequence[str], reports: Queue[Report],
         reports.put(Finished(number))
 
 
-@contextlib.contextmanager
-def _shared_threads(jobs: int) -> Iterator[None]:
-    """Give each process that is started in the `with` block its share of the cores.
+def _threads(jobs: int) -> dict[str, str]:
+    """Return the environment variable that gives each of `jobs` processes its share of the cores.
 
-    If the user has set the number of threads, do nothing.
+    If the user has set the number of threads, there is none.
     """
-    if THREADS in os.environ:
-        yield
-        return
-    os.environ[THREADS] = str(max(1, (os.cpu_count() or 1) // jobs))
+    return {} if THREADS in os.environ else {THREADS: str(max(1, (os.cpu_count() or 1) // jobs))}
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Give each process that is started in the `with` block these environment variables."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        del os.environ[THREADS]
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
