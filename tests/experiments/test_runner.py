@@ -277,14 +277,15 @@ def test_checkpoints_come_as_asked_or_take_a_tenth_of_the_time(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
     pace, written = Pace(None), []
-    for number in range(1, 101):
+    cost = 0.2 * runner.CHECKPOINT_GAP  # so much that the share decides when the next checkpoint is written
+    for number in range(1, 1001):
         clock[0] += 1.0
         if pace.due(number):
             written.append(number)
             with pace.timed():
-                clock[0] += 2.0
-    assert written[0] == 2  # the first second is not worth one
-    assert 0.05 <= 2.0 * len(written) / clock[0] <= 0.12
+                clock[0] += cost
+    assert written[0] == runner.CHECKPOINT_GAP  # less work is not worth one
+    assert 0.08 <= cost * len(written) / clock[0] <= 0.12
     cheap = Pace(None)
     for _ in range(5):
         assert not cheap.due(1)
