@@ -16,6 +16,7 @@ from flanders.filters.camps.decision import (
     drop_camps,
     drop_long,
     drop_opposing,
+    drop_unhelpful,
     mask_of,
     scores_of,
     start_decision,
@@ -30,7 +31,7 @@ from flanders.filters.camps.directions import (
 from flanders.filters.camps.inputs import InputShares, input_shares, input_traits
 from flanders.filters.camps.judging import LIKE_SIZE, Past
 from flanders.filters.camps.loud import LOUDEST, longer_than_others, loud_rows
-from flanders.filters.camps.opposing import Opposition, opposing_rows
+from flanders.filters.camps.opposing import Opposition, opposing_rows, unhelpful_rows
 from flanders.filters.camps.splitting import split_in_two
 from flanders.filters.camps.traits import (
     LEAST_SPREAD_OF_COSINES,
@@ -292,6 +293,8 @@ class Guard(Filter[GuardState]):
             for by_server in (False,) if server is None else (False, True):
                 rows = opposing_rows(with_each_other, decision.kept, clients, known, server, by_server=by_server)
                 drop_opposing(decision, rows, by_server=by_server)
+            if server is not None:
+                drop_unhelpful(decision, unhelpful_rows(with_each_other, decision.kept, clients, known, server))
         if decision.doubt and self.on_doubt == "stay":
             decision.drop(decision.kept.copy(), 1.0, f"{LIKE_SIZE}, and nothing tells which one is wrong")
         return decision, found

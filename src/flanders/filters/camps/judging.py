@@ -96,6 +96,14 @@ class Examples:
             means.append(np.mean([self.losses(np.isin(np.arange(len(rows)), draw)) for draw in draws], axis=0))
         return standard_errors(means[0], means[1])
 
+    def gain(self, rows: BoolVector, fewer: BoolVector) -> tuple[float, float]:
+        """Return by how much the losses fall if the mean model of `fewer` replaces the mean model of `rows`.
+
+        The first number is a share of the mean loss, and the second one is in standard errors.
+        """
+        before, after = self.losses(rows), self.losses(fewer)
+        return 1.0 - float(after.mean() / max(float(before.mean()), 1e-12)), standard_errors(before, after)
+
     def hurts(self, rows: BoolVector, fewer: BoolVector) -> bool:
         """Whether the mean model of `fewer` has clearly higher losses than the mean model of `rows`."""
         return standard_errors(self.losses(fewer), self.losses(rows)) > WORSE
