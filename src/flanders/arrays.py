@@ -65,12 +65,16 @@ def like(values: object, array: Array, dtype: object = None) -> Array:
     return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
 
 
-def all_finite(array: Array) -> bool:
-    """Whether all numbers of an array are finite."""
-    xp = array_api_compat.array_namespace(array)
-    if not is_on_host(array) and np.isfinite(float(xp.sum(array))):
-        return True  # NaN or infinity would be in the sum; on a GPU, `isfinite` reads an array several times
-    return bool(xp.all(xp.isfinite(array)))
+def all_finite(*arrays: Array) -> bool:
+    """Whether all numbers of some arrays of the same library and device are finite."""
+    xp = array_api_compat.array_namespace(*arrays)
+    if not is_on_host(arrays[0]):
+        # NaN or infinity would be in the sums. On a GPU, `isfinite` reads an array several times. The host waits
+        # for each number that it copies from a GPU, so it copies only one.
+        first, *others = (xp.sum(array) for array in arrays)
+        if np.isfinite(float(sum(others, first))):
+            return True
+    return all(bool(xp.all(xp.isfinite(array))) for array in arrays)
 
 
 def copied(array: Array) -> Array:

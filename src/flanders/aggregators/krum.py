@@ -31,7 +31,7 @@ class ByDistances(Aggregator):
     """The base of the aggregators that select models by their distances."""
 
     @property
-    def shows_bad_rows(self) -> bool:
+    def checks_products(self) -> bool:
         """True: a row with NaN or infinity has distances that are not finite, and `choose` checks them."""
         return True
 

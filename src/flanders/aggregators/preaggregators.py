@@ -43,7 +43,7 @@ class Nnm(PreAggregator):
         check_number("Nnm", "num_malicious", self.num_malicious, 0)
 
     @property
-    def shows_bad_rows(self) -> bool:
+    def checks_products(self) -> bool:
         """True: a row with NaN or infinity has distances that are not finite."""
         return True
 
