@@ -61,8 +61,12 @@ def like(values: object, array: Array, dtype: object = None) -> Array:
 
     If `dtype` is given, the result has this dtype instead.
     """
-    xp = array_api_compat.array_namespace(array)
-    return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
+    xp, dtype = array_api_compat.array_namespace(array), array.dtype if dtype is None else dtype
+    if isinstance(values, np.ndarray) and array_api_compat.is_torch_array(array) and array.device.type == "cuda":
+        # The GPU gets the numbers after the work that it has to do already. The host does not wait for this: when
+        # `to` returns, CUDA has its own copy of them.
+        return xp.asarray(values, dtype=dtype, copy=True).to(array.device, non_blocking=True)
+    return xp.asarray(values, dtype=dtype, device=array_api_compat.device(array))
 
 
 def all_finite(*arrays: Array) -> bool:
