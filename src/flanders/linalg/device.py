@@ -17,6 +17,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_like, like, to_numpy
+from flanders.linalg.selection import reordered
 
 MEDIAN, TRIMMED_MEAN, MEAN_AROUND_MEDIAN = range(3)
 """The statistics that `column_statistic` computes."""
@@ -161,8 +162,7 @@ def start_products(
     whole = blocks[0][0] if len(mine) == len(theirs) == 1 else xp.concat([xp.concat(row, axis=1) for row in blocks])
 
     def wait() -> FloatMatrix:
-        found = np.empty((my_order.size, their_order.size))
-        found[np.ix_(my_order, their_order)] = to_numpy(whole)
+        found = reordered(to_numpy(whole), my_order.argsort(), their_order.argsort())
         return (found + found.T) / 2 if symmetric else found
 
     return wait
