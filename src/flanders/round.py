@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, all_finite, without_graph
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, all_finite, index_like, without_graph
 from flanders.checks import InputError
 
 ClientId = int | str
@@ -141,9 +141,8 @@ class Round:
         if index.shape == (len(self.clients),) and bool(np.all(index == np.arange(index.size))):
             return self
         xp = array_api_compat.array_namespace(self.updates)
-        gather = xp.asarray(index, device=array_api_compat.device(self.updates))
         return self.replace(
-            updates=xp.take(self.updates, gather, axis=0),
+            updates=xp.take(self.updates, index_like(index, self.updates), axis=0),
             clients=tuple(self.clients[i] for i in index),
             weights=self.weights[index] if self.weights[index].any() else np.ones(index.size),
         )
