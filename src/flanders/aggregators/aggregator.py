@@ -61,15 +61,17 @@ class Aggregator(ABC):
         rng: np.random.Generator | None = None,
     ) -> Array:
         """Aggregate an `(m, d)` array without a filter; see `Round` for the arguments. All rows must be finite."""
-        round_ = Round(updates, weights=weights, global_model=global_model, root=root, check_later=True)
+        shown = self.checks_products or self.shows_bad_rows
+        round_ = Round(updates, weights=weights, global_model=global_model, root=root, check_later=shown)
         # Checking all rows takes time, and on a GPU the host waits for each check. Float32 rows need no check
         # before the aggregation if their products are checked, or if NaN and infinity show in the result: their
         # squares never overflow in float64. The rows and the global model are checked only if the products or the
         # result are not finite, to say what is wrong.
-        shown = self.checks_products or self.shows_bad_rows
         check_later = shown and is_single(updates) and bool(round_.weights.all())
         if not check_later:
-            check_inputs(self, round_)
+            if shown:
+                round_.check_global_model()
+            check_rows(self, round_)
         with np.errstate(over="ignore", invalid="ignore") if check_later else nullcontext():
             model = self.aggregate(round_, np.random.default_rng() if rng is None else rng)
         if check_later and not self.checks_products and not all_finite(model, round_.global_model):
@@ -117,10 +119,13 @@ class PreAggregator(ABC):
         rng: np.random.Generator | None = None,
     ) -> Array:
         """Return the new rows for an `(m, d)` array, without a filter. All rows must be finite."""
-        round_ = Round(updates, weights=weights, global_model=global_model, check_later=True)
-        check_later = self.checks_products and is_single(updates)
+        shown = self.checks_products
+        round_ = Round(updates, weights=weights, global_model=global_model, check_later=shown)
+        check_later = shown and is_single(updates)
         if not check_later:
-            check_inputs(self, round_)
+            if shown:
+                round_.check_global_model()
+            check_rows(self, round_)
         with np.errstate(over="ignore", invalid="ignore") if check_later else nullcontext():
             prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
         return copied(updates) if prepared is round_ else prepared.updates
