@@ -6,6 +6,7 @@ JAX runs with its default settings, without float64, so its tolerance is that of
 from __future__ import annotations
 
 import importlib.util
+import warnings
 
 import numpy as np
 import pytest
@@ -71,6 +72,22 @@ def test_aggregators_agree_with_numpy(name, convert, tolerance, models):
         assert type(found) is type(convert(g))
         assert getattr(found, "device", None) == getattr(convert(g), "device", None)
         close(found, expected, tolerance)
+
+
+@gpu
+@pytest.mark.parametrize("name", ["fedavg", "krum", "multi-krum", "geometric-median", "nnm"])
+def test_a_call_waits_for_the_gpu_only_once(name, models):
+    g, updates = (torch.asarray(a, device="cuda") for a in models)
+    called = (AGGREGATORS if name in AGGREGATORS else PREAGGREGATORS).make(name)
+    called(updates, global_model=g)  # compiles the kernels
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            called(updates, global_model=g)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert sum("called a synchronizing CUDA operation" in str(found.message) for found in caught) <= 1
 
 
 @on_every_accelerator

@@ -61,16 +61,24 @@ def like(values: object, array: Array, dtype: object = None) -> Array:
 
     If `dtype` is given, the result has this dtype instead.
     """
-    xp = array_api_compat.array_namespace(array)
-    return xp.asarray(values, dtype=array.dtype if dtype is None else dtype, device=array_api_compat.device(array))
+    xp, dtype = array_api_compat.array_namespace(array), array.dtype if dtype is None else dtype
+    if isinstance(values, np.ndarray) and array_api_compat.is_torch_array(array) and array.device.type == "cuda":
+        # The GPU gets the numbers after the work that it has to do already. The host does not wait for this: when
+        # `to` returns, CUDA has its own copy of them.
+        return xp.asarray(values, dtype=dtype, copy=True).to(array.device, non_blocking=True)
+    return xp.asarray(values, dtype=dtype, device=array_api_compat.device(array))
 
 
-def all_finite(array: Array) -> bool:
-    """Whether all numbers of an array are finite."""
-    xp = array_api_compat.array_namespace(array)
-    if not is_on_host(array) and np.isfinite(float(xp.sum(array))):
-        return True  # NaN or infinity would be in the sum; on a GPU, `isfinite` reads an array several times
-    return bool(xp.all(xp.isfinite(array)))
+def all_finite(*arrays: Array) -> bool:
+    """Whether all numbers of some arrays of the same library and device are finite."""
+    xp = array_api_compat.array_namespace(*arrays)
+    if not is_on_host(arrays[0]):
+        # NaN or infinity would be in the sums. On a GPU, `isfinite` reads an array several times. The host waits
+        # for each number that it copies from a GPU, so it copies only one.
+        first, *others = (xp.sum(array) for array in arrays)
+        if np.isfinite(float(sum(others, first))):
+            return True
+    return all(bool(xp.all(xp.isfinite(array))) for array in arrays)
 
 
 def copied(array: Array) -> Array:

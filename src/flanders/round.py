@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, all_finite, without_graph
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, all_finite, index_like, without_graph
 from flanders.checks import InputError
 
 ClientId = int | str
@@ -70,6 +70,9 @@ class Round:
         A function that takes a model `(d,)`, a seed and a number n. It draws n random inputs from the seed, and
         returns the class probabilities that the model predicts for them, `(n, classes)`. The filter `deepsight`
         uses this function if it is given. Default: None.
+    check_later
+        If true, the caller makes sure that the global model is finite, and calls `check_global_model` if it may not
+        be. On a GPU, the host waits for such a check.
     """
 
     updates: Array
@@ -91,6 +94,8 @@ class Round:
         layers: Mapping[str, int] | None = None,
         evaluate: Evaluate | None = None,
         outputs: Predict | None = None,
+        *,
+        check_later: bool = False,
     ) -> None:
         xp, device = check_matrix(updates)
         m, d = updates.shape
@@ -101,7 +106,9 @@ class Round:
         if global_model is None:
             set_(self, "global_model", xp.zeros(d, dtype=updates.dtype, device=device))
         else:
-            set_(self, "global_model", check_vector(global_model, "global_model", updates))
+            set_(self, "global_model", check_shape(global_model, "global_model", updates))
+            if not check_later:
+                self.check_global_model()
         set_(self, "root", None if root is None else check_vector(root, "root", updates))
         set_(self, "layers", check_layers(layers, d))
         if evaluate is not None and not callable(evaluate):
@@ -117,6 +124,10 @@ class Round:
         set_(self, "evaluate", evaluate)
         set_(self, "outputs", outputs)
 
+    def check_global_model(self) -> None:
+        """Raise an `InputError` unless the global model is finite."""
+        check_finite(self.global_model, "global_model")
+
     def by_client(self) -> IntVector:
         """Return the indices of the rows, sorted by the ids of the clients."""
         return by_name(self.clients)
@@ -130,9 +141,8 @@ class Round:
         if index.shape == (len(self.clients),) and bool(np.all(index == np.arange(index.size))):
             return self
         xp = array_api_compat.array_namespace(self.updates)
-        gather = xp.asarray(index, device=array_api_compat.device(self.updates))
         return self.replace(
-            updates=xp.take(self.updates, gather, axis=0),
+            updates=xp.take(self.updates, index_like(index, self.updates), axis=0),
             clients=tuple(self.clients[i] for i in index),
             weights=self.weights[index] if self.weights[index].any() else np.ones(index.size),
         )
@@ -205,6 +215,22 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
     Raise an `InputError` unless `vector` has shape `(d,)`, is finite, and is of the library and device of
     `updates`.
     """
+    vector = check_shape(vector, name, updates)
+    check_finite(vector, name)
+    return vector
+
+
+def check_finite(vector: Array, name: str) -> None:
+    """Raise an `InputError` unless all numbers of `vector` are finite. `name` is what the message calls it."""
+    if not all_finite(vector):
+        raise InputError(f"`{name}` holds NaN or infinite values. Restart from the last finite model.")
+
+
+def check_shape(vector: Array, name: str, updates: Array) -> Array:
+    """Return `vector` in the dtype of `updates`. `name` is what error messages call `vector`.
+
+    Raise an `InputError` unless `vector` has shape `(d,)`, and is of the library and device of `updates`.
+    """
     d = updates.shape[1]
     if not array_api_compat.is_array_api_obj(vector) or tuple(vector.shape) != (d,):
         shape = getattr(vector, "shape", type(vector).__name__)
@@ -212,10 +238,7 @@ def check_vector(vector: Array, name: str, updates: Array) -> Array:
             f"`{name}` must have shape (parameters,)=({d},), got {shape}. "
             "It is one flattened model, as long as a row of `updates`."
         )
-    vector = check_same_kind(vector, name, updates)
-    if not all_finite(vector):
-        raise InputError(f"`{name}` holds NaN or infinite values. Restart from the last finite model.")
-    return vector
+    return check_same_kind(vector, name, updates)
 
 
 def check_same_kind(array: Array, name: str, updates: Array) -> Array:

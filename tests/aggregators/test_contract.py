@@ -415,6 +415,28 @@ def test_bad_rows_in_float32_are_named_too(name, bad, convert):
             make(name)(convert(rows), np.arange(M) != 3)
 
 
+@pytest.mark.parametrize("name", [*AGGREGATORS, *PREAGGREGATORS])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("bad_row", [False, True])
+def test_a_bad_global_model_is_named_even_if_rows_are_bad_too(name, dtype, bad, bad_row, convert):
+    rows, model = numbers()["updates"].astype(dtype), np.zeros(D, dtype=dtype)
+    model[2] = bad
+    if bad_row:
+        rows[3, 5] = bad
+    with pytest.raises(InputError, match="`global_model` holds NaN or infinite values"):
+        make(name)(convert(rows), global_model=convert(model))
+
+
+def test_a_single_bad_row_or_a_bad_global_model_beside_it_is_named():
+    row, nnm = np.ones((1, D), dtype=np.float32), make("nnm", num_malicious=0)
+    with pytest.raises(InputError, match="`global_model` holds NaN or infinite values"):
+        nnm(row, global_model=np.full(D, np.inf, dtype=np.float32))
+    with pytest.raises(InputError, match=r"cannot be used: 0\."):
+        nnm(row * np.nan)
+    np.testing.assert_array_equal(nnm(row), row)
+
+
 @pytest.mark.parametrize("name", list(PREAGGREGATORS))
 def test_the_rows_of_a_pre_aggregator_share_no_memory_with_the_input(name):
     rows = np.ones((M, D))

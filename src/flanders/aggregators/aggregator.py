@@ -35,10 +35,12 @@ class Aggregator(ABC):
 
     @property
     def shows_bad_rows(self) -> bool:
-        """Whether `aggregate` shows that a row with a weight above zero has NaN or infinity.
+        """Whether NaN or infinity in a row with a weight above zero always makes the result NaN or infinite."""
+        return False
 
-        Such a row then always makes the result NaN or infinite, or `aggregate` calls `check_products`.
-        """
+    @property
+    def checks_products(self) -> bool:
+        """Whether `aggregate` calls `check_products`, so that the rows and the result need no other check."""
         return False
 
     @abstractmethod
@@ -59,18 +61,21 @@ class Aggregator(ABC):
         rng: np.random.Generator | None = None,
     ) -> Array:
         """Aggregate an `(m, d)` array without a filter; see `Round` for the arguments. All rows must be finite."""
-        round_ = Round(updates, weights=weights, global_model=global_model, root=root)
-        xp = array_api_compat.array_namespace(updates)
-        # Checking all rows takes time. Float32 rows need no check before the aggregation if `shows_bad_rows` is
-        # true: their squares never overflow in float64, and NaN or infinity shows in the result. They are checked
-        # only if the result is not finite, to name the bad rows.
-        check_later = self.shows_bad_rows and updates.dtype == xp.float32 and bool(round_.weights.all())
+        shown = self.checks_products or self.shows_bad_rows
+        round_ = Round(updates, weights=weights, global_model=global_model, root=root, check_later=shown)
+        # Checking all rows takes time, and on a GPU the host waits for each check. Float32 rows need no check
+        # before the aggregation if their products are checked, or if NaN and infinity show in the result: their
+        # squares never overflow in float64. The rows and the global model are checked only if the products or the
+        # result are not finite, to say what is wrong.
+        check_later = shown and is_single(updates) and bool(round_.weights.all())
         if not check_later:
+            if shown:
+                round_.check_global_model()
             check_rows(self, round_)
         with np.errstate(over="ignore", invalid="ignore") if check_later else nullcontext():
             model = self.aggregate(round_, np.random.default_rng() if rng is None else rng)
-        if check_later and not all_finite(model):
-            check_rows(self, round_)
+        if check_later and not self.checks_products and not all_finite(model, round_.global_model):
+            check_inputs(self, round_)
         return model
 
 
@@ -94,7 +99,7 @@ class PreAggregator(ABC):
     """Prepares the models of a round for an aggregator. `Nnm(2) | Krum(2)` applies `Nnm`, then `Krum`."""
 
     @property
-    def shows_bad_rows(self) -> bool:
+    def checks_products(self) -> bool:
         """Whether `prepare` calls `check_products`, so that the rows need no check of their own."""
         return False
 
@@ -114,10 +119,12 @@ class PreAggregator(ABC):
         rng: np.random.Generator | None = None,
     ) -> Array:
         """Return the new rows for an `(m, d)` array, without a filter. All rows must be finite."""
-        round_ = Round(updates, weights=weights, global_model=global_model)
-        xp = array_api_compat.array_namespace(updates)
-        check_later = self.shows_bad_rows and updates.dtype == xp.float32
+        shown = self.checks_products
+        round_ = Round(updates, weights=weights, global_model=global_model, check_later=shown)
+        check_later = shown and is_single(updates)
         if not check_later:
+            if shown:
+                round_.check_global_model()
             check_rows(self, round_)
         with np.errstate(over="ignore", invalid="ignore") if check_later else nullcontext():
             prepared = self.prepare(round_, np.random.default_rng() if rng is None else rng)
@@ -145,6 +152,17 @@ class Chain(Aggregator):
         return self.then.step(memory, self.first.prepare(round_, rng), rng)
 
 
+def is_single(updates: Array) -> bool:
+    """Whether the updates are float32."""
+    return bool(updates.dtype == array_api_compat.array_namespace(updates).float32)
+
+
+def check_inputs(caller: Aggregator | PreAggregator, round_: Round) -> None:
+    """Raise an error if the global model is not finite, or if the rows fail `check_rows`."""
+    round_.check_global_model()
+    check_rows(caller, round_)
+
+
 def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
     """Raise an error if a row has numbers that are not finite, or whose squares overflow in float64."""
     bad = np.flatnonzero(~usable_rows(round_.updates))
@@ -156,9 +174,13 @@ def check_rows(caller: Aggregator | PreAggregator, round_: Round) -> None:
 
 
 def check_products(caller: Aggregator | PreAggregator, round_: Round, products: FloatMatrix) -> None:
-    """Raise an error if inner products or distances of the rows are not finite because of the rows themselves."""
-    if not np.isfinite(products).all():
-        check_rows(caller, round_)
+    """Raise an error if inner products or distances of the rows are not finite because of the round itself.
+
+    The products or distances must be those of the differences from the global model. The distance of a single row
+    from itself shows nothing.
+    """
+    if len(products) == 1 or not np.isfinite(products).all():
+        check_inputs(caller, round_)
 
 
 def check_model(aggregator: Aggregator, model: object, round_: Round) -> None:

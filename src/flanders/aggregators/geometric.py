@@ -71,7 +71,7 @@ class GeometricMedian(Aggregator):
         check_number("GeometricMedian", "smoothing", self.smoothing, 0)
 
     @property
-    def shows_bad_rows(self) -> bool:
+    def checks_products(self) -> bool:
         """Whether the search uses the inner products of all rows, which are checked. With few steps it does not."""
         return self.iterations > FEW
 

@@ -13,6 +13,7 @@ from flanders.checks import InputError, check_number, resolve_count
 from flanders.linalg.columns import means_around_median
 from flanders.linalg.neighbours import bulyan_rows, multi_krum_rows
 from flanders.linalg.products import squared_distances
+from flanders.linalg.selection import reordered
 from flanders.round import Round
 
 
@@ -31,7 +32,7 @@ class ByDistances(Aggregator):
     """The base of the aggregators that select models by their distances."""
 
     @property
-    def shows_bad_rows(self) -> bool:
+    def checks_products(self) -> bool:
         """True: a row with NaN or infinity has distances that are not finite, and `choose` checks them."""
         return True
 
@@ -43,7 +44,7 @@ def choose(caller: Aggregator, round_: Round, pick: Callable[[FloatMatrix], IntV
     scores, those with lower ids are selected.
     """
     order = round_.by_client()
-    distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
+    distances = reordered(squared_distances(round_.updates, round_.global_model), order)
     check_products(caller, round_, distances)
     return np.sort(order[pick(distances)])
 

@@ -10,6 +10,7 @@ from flanders.aggregators.aggregator import PreAggregator, check_minority, check
 from flanders.checks import check_number
 from flanders.linalg.neighbours import are_nearest
 from flanders.linalg.products import clip_factors, combine, scaled_around, squared_distances, squared_norms
+from flanders.linalg.selection import reordered
 from flanders.round import Round
 
 
@@ -43,7 +44,7 @@ class Nnm(PreAggregator):
         check_number("Nnm", "num_malicious", self.num_malicious, 0)
 
     @property
-    def shows_bad_rows(self) -> bool:
+    def checks_products(self) -> bool:
         """True: a row with NaN or infinity has distances that are not finite."""
         return True
 
@@ -52,10 +53,9 @@ class Nnm(PreAggregator):
         m = round_.updates.shape[0]
         b = check_minority("Nnm", self.num_malicious, m)
         order = round_.by_client()  # if two models are equally near, that of the client with the lower id is taken
-        distances = squared_distances(round_.updates, round_.global_model)[np.ix_(order, order)]
+        distances = reordered(squared_distances(round_.updates, round_.global_model), order)
         check_products(self, round_, distances)
-        mixing = np.zeros((m, m))
-        mixing[np.ix_(order, order)] = are_nearest(distances, m - b) / (m - b)
+        mixing = reordered(are_nearest(distances, m - b) / (m - b), order.argsort())
         return round_.replace(combine(mixing, round_.updates))
 
 

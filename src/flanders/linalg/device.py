@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, index_like, like, to_numpy
+from flanders.linalg.selection import reordered
 
 MEDIAN, TRIMMED_MEAN, MEAN_AROUND_MEDIAN = range(3)
 """The statistics that `column_statistic` computes."""
@@ -137,6 +138,17 @@ def products_of_pieces(
 
     The centers are subtracted from the rows first, unless they are None.
     """
+    return start_products(first, first_center, second, second_center)()
+
+
+def start_products(
+    first: Sequence[Array], first_center: Array | None, second: Sequence[Array], second_center: Array | None
+) -> Callable[[], FloatMatrix]:
+    """Start to compute what `products_of_pieces` returns. The result is a function that waits for it.
+
+    With several products, start all of them before you wait: the GPU then computes one while the host starts the
+    next.
+    """
     xp = array_api_compat.array_namespace(first[0])
     mine, my_order = _gathered(first)
     symmetric = first is second and first_center is second_center
@@ -147,10 +159,13 @@ def products_of_pieces(
         blocks.append(
             known + [products(piece, first_center, other, second_center) for other in theirs[len(known) :]]
         )
-    found = np.empty((my_order.size, their_order.size))
     whole = blocks[0][0] if len(mine) == len(theirs) == 1 else xp.concat([xp.concat(row, axis=1) for row in blocks])
-    found[np.ix_(my_order, their_order)] = to_numpy(whole)
-    return (found + found.T) / 2 if symmetric else found
+
+    def wait() -> FloatMatrix:
+        found = reordered(to_numpy(whole), my_order.argsort(), their_order.argsort())
+        return (found + found.T) / 2 if symmetric else found
+
+    return wait
 
 
 def _gathered(pieces: Sequence[Array]) -> tuple[list[Array], IntVector]:

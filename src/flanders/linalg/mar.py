@@ -137,8 +137,14 @@ def fit_pair(
     Here :math:`(I + E'^T E')^{-1}(I + E'^T E) = I + E'^T (I + E' E'^T)^{-1} (E - E')`, and there is a similar
     identity for F. The number of operations in a step is about r^2 times the number of singular values with the
     index b. If r is 0, or C is almost singular, the result is None, and `fit_by_als` is needed.
+
+    If the columns of each matrix are linearly independent, the first A fits exactly, and B stays the identity
+    matrix. The forecast is then :math:`X_1 X_0^+ X_1`.
     """
-    (u0, s0, v0), (_, s1, v1) = _truncated(first), _truncated(second)
+    u0, s0, v0 = _truncated(first)
+    if s0.size == first.shape[1] and _has_independent_columns(second):
+        return Fit((v0 / s0) @ (u0.T @ second), min(iterations, 2), iterations > 1)
+    _, s1, v1 = _truncated(second)
     cross = v1.T @ v0
     r = int(np.count_nonzero(np.linalg.svd(cross, compute_uv=False) > RANK_TOLERANCE))
     if r == 0:
@@ -194,6 +200,12 @@ def _truncated(matrix: FloatMatrix) -> tuple[FloatMatrix, FloatVector, FloatMatr
     u, s, vt = singular_vectors(matrix)
     real = s > RANK_TOLERANCE * s[0]
     return u[:, real], s[real], vt[real].T
+
+
+def _has_independent_columns(matrix: FloatMatrix) -> bool:
+    """Whether all columns of a matrix are linearly independent: none of as many singular values counts as zero."""
+    s = np.linalg.svd(matrix, compute_uv=False)
+    return s.size == matrix.shape[1] and bool(s[-1] > RANK_TOLERANCE * s[0])
 
 
 def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100) -> Array:

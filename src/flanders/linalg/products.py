@@ -43,13 +43,9 @@ def inner_products(pieces: Sequence[Array], center: Array | None = None, *, tail
     errors.
     """
     if device.suits(*pieces, center=center):
-        new = pieces[tail:]
-        with_each_other = device.products_of_pieces(new, center, new, center)
-        return (
-            np.hstack([device.products_of_pieces(new, center, pieces[:tail], center), with_each_other])
-            if tail
-            else with_each_other
-        )
+        old, new = pieces[:tail], pieces[tail:]
+        started = [device.start_products(new, center, part, center) for part in (old, new) if part]
+        return np.hstack([wait() for wait in started])
     pieces = [on_host(piece) for piece in pieces]
     skipped = sum(piece.shape[0] for piece in pieces[:tail])
     with_old: Array = 0.0
@@ -127,11 +123,10 @@ def _products_on_device(
             last.append(piece[left:, :])
         left = max(0, left - piece.shape[0])
     own = [matrix]
-    return (
-        device.products_of_pieces(own, center, own, center),
-        device.products_of_pieces(own, center, directions, None),
-        device.products_of_pieces(last, None, last, None) if last else np.zeros((0, 0)),
-    )
+    with_each_other = device.start_products(own, center, own, center)
+    along = device.start_products(own, center, directions, None)
+    between = device.start_products(last, None, last, None) if last else lambda: np.zeros((0, 0))
+    return with_each_other(), along(), between()
 
 
 def gram(matrix: Array, center: Array | None = None) -> FloatMatrix:
