@@ -24,8 +24,14 @@ def test_a_single_loss_will_do():
 
 
 def test_losses_that_are_not_finite_are_large_ones():
-    round_ = Round(honest(6, 1), evaluate=lambda model: np.array([np.nan, np.inf]))
+    bad = np.array([np.nan, -np.inf])
+    round_ = Round(honest(6, 1), evaluate=lambda model: bad if model.any() else np.ones(2))
     assert (Examples(round_).losses(mask(6, [0])) == 1e6).all()
+
+
+def test_losses_that_are_hugely_negative_can_be_compared():
+    round_ = Round(honest(6, 1), evaluate=lambda model: np.full(5, -1e308))
+    assert Examples(round_).worse(mask(6, [0, 1]), mask(6, [2, 3])) == 0
 
 
 def test_each_mean_is_evaluated_once():

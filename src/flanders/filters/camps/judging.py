@@ -25,6 +25,7 @@ import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.filters.camps.directions import mean_cosine_within
+from flanders.filters.server_losses import ServerLosses
 from flanders.linalg.products import combine
 from flanders.round import Round
 
@@ -54,8 +55,8 @@ MOST = 0.5
 more than this, the camp with the lower share is wrong. A smaller difference may be chance, since new clients may be
 in either camp."""
 LARGEST_LOSS = 1e6
-"""A loss that is larger than this, or not finite, is replaced by this. Otherwise a mean of losses might not be
-finite."""
+"""A loss that is larger than this, or not finite, is replaced by this. A loss below the negative of this becomes
+the negative. Otherwise a mean of losses might not be finite."""
 LIKE_SIZE = "two camps of about the same size"
 
 
@@ -66,6 +67,11 @@ class Examples:
     round_: Round
     known: dict[bytes, FloatVector] = field(default_factory=dict)
     """The losses that were computed already. The key is the set of clients, packed into bytes."""
+    server: ServerLosses = field(init=False)
+    """Calls the server's `evaluate`."""
+
+    def __post_init__(self) -> None:
+        self.server = ServerLosses(self.round_)
 
     def losses(self, rows: BoolVector) -> FloatVector:
         """Return the losses of the weighted mean of these clients' models: one for each example, or only one."""
@@ -75,9 +81,7 @@ class Examples:
             if not weights.any():
                 weights = rows.astype(float)
             model = combine(weights / weights.sum(), self.round_.updates)
-            assert self.round_.evaluate is not None
-            losses = np.atleast_1d(np.asarray(self.round_.evaluate(model), dtype=np.float64)).ravel()
-            self.known[key] = np.minimum(np.nan_to_num(losses, nan=LARGEST_LOSS, posinf=LARGEST_LOSS), LARGEST_LOSS)
+            self.known[key] = np.clip(self.server.of(model), -LARGEST_LOSS, LARGEST_LOSS)
         return self.known[key]
 
     def worse(self, camp: BoolVector, other: BoolVector) -> float:
