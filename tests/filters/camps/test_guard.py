@@ -50,6 +50,24 @@ def test_a_server_that_gives_one_number_is_a_judge_too():
     assert defense(turned(40, 30, 1), layers=LAYERS).dropped == tuple(range(30))
 
 
+@pytest.mark.parametrize("b", [1, 2, 4])
+def test_clients_that_behave_well_once_cannot_rule_over_new_clients(b):
+    defense = Defense(Guard())
+    for number in range(4):
+        names = [f"attacker {i}" for i in range(b)] + [f"client {number}-{i}" for i in range(20 - b)]
+        updates = turned(20, b if number else 0, number)
+        outcome = defense(updates, names, layers=LAYERS, global_model=np.zeros(D))
+        assert outcome.kept.tolist() == list(range(b if number else 0, 20))
+
+
+def test_known_clients_are_not_outvoted_by_a_flood_of_new_ones():
+    defense = Defense(Guard())
+    for number in range(3):
+        defense(honest(10, number), layers=LAYERS, global_model=np.zeros(D))
+    outcome = defense(turned(40, 28, 7)[::-1], layers=LAYERS, global_model=np.zeros(D))
+    assert outcome.dropped == tuple(range(12, 40))
+
+
 def test_who_turns_later_is_found_by_its_own_past_even_as_a_majority():
     defense = Defense(Guard())
     for seed in range(3):

@@ -74,3 +74,20 @@ def test_nobody_can_tell_two_halves_apart():
     low, high = mask(20, range(10)), mask(20, range(10, 20))
     assert wrong_camp(low, high, Past()) == (None, "two camps of about the same size")
     assert wrong_camp(mask(20, range(3)), mask(20, range(3, 20)), Past(), majority=False)[0] is None
+
+
+def test_a_few_clients_that_were_accepted_cannot_outweigh_many_new_ones():
+    few, many = mask(40, range(4)), mask(40, range(4, 40))
+    assert wrong_camp(few, many, Past(changes=(np.where(few, 0.0, np.nan),)))[0] is few
+
+
+def test_clients_that_have_turned_since_they_were_accepted_speak_against_nobody():
+    known, new = mask(20, range(8)), mask(20, range(8, 20))
+    for change, wrong in ((0.0, new), (-0.9, known)):
+        assert wrong_camp(known, new, Past(changes=(np.where(known, change, np.nan),)))[0] is wrong
+
+
+def test_the_camp_with_more_of_the_clients_that_were_accepted_is_not_outweighed():
+    attackers, honest_ = mask(40, range(8)), mask(40, range(8, 40))
+    changes = (np.where(mask(40, range(20)), 0.0, np.nan),)  # 8 of 8 and 12 of 32 were accepted
+    assert wrong_camp(attackers, honest_, Past(changes=changes))[0] is attackers
