@@ -60,6 +60,18 @@ def test_clients_that_behave_well_once_cannot_rule_over_new_clients(b):
         assert outcome.kept.tolist() == list(range(b if number else 0, 20))
 
 
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+@pytest.mark.parametrize("b", [2, 4])
+def test_clients_that_ignore_a_new_learning_rate_do_not_rule_over_the_others(b, factor):
+    defense = Defense(Guard())
+    for number in range(8):
+        updates = honest(20, number)
+        if number >= 5:
+            updates[b:] *= factor
+        outcome = defense(updates, layers=LAYERS, global_model=np.zeros(D))
+        assert set(range(b, 20)) <= set(outcome.kept.tolist())
+
+
 def test_known_clients_are_not_outvoted_by_a_flood_of_new_ones():
     defense = Defense(Guard())
     for number in range(3):
