@@ -27,7 +27,21 @@ def check_number(
     if not right_type or not low <= value <= high or value == math.inf:
         kind = "a whole number" if whole else "a number"
         span = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
-        raise InputError(f"The `{name}` parameter of {caller} must be {kind} {span}. Got {value!r} instead.")
+        raise InputError(f"The `{name}` parameter of {caller} must be {kind} {span}. Got {shown(value)} instead.")
+
+
+def shown(value: object) -> str:
+    """Return a value as Python writes it, or its type if Python cannot write it, e.g. since it has too many digits.
+
+    Examples
+    --------
+    >>> shown("x"), shown(10**5000)
+    ("'x'", 'a value of type int')
+    """
+    try:
+        return repr(value)
+    except Exception:  # the value may come from a file or from a client, and can be anything
+        return f"a value of type {type(value).__name__}"
 
 
 def check_choice(caller: str, name: str, value: object, choices: Sequence[str]) -> None:
