@@ -72,6 +72,12 @@ def test_clients_that_ignore_a_new_learning_rate_do_not_rule_over_the_others(b, 
         assert set(range(b, 20)) <= set(outcome.kept.tolist())
 
 
+@pytest.mark.parametrize("trusted", ["site-1", 3, None, [[1]], [1.5], [True], [None], b"ab"])
+def test_trusted_clients_are_a_list_of_ids(trusted):
+    with pytest.raises(InputError, match="`trusted` parameter of Guard must be a list of the ids of clients"):
+        Guard(trusted=trusted)
+
+
 def test_known_clients_are_not_outvoted_by_a_flood_of_new_ones():
     defense = Defense(Guard())
     for number in range(3):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
-from flanders.checks import check_choice, check_number
+from flanders.checks import check_choice, check_ids, check_number
 from flanders.filters.camps.classes import have_one_class_each
 from flanders.filters.camps.crafted import crafted_rows
 from flanders.filters.camps.decision import (
@@ -209,7 +209,7 @@ class Guard(Filter[GuardState]):
         check_number(name, "max_false_positive_rate", self.max_false_positive_rate, 0, 1)
         check_number(name, "min_survivors", self.min_survivors, 0, 1)
         check_choice(name, "on_doubt", self.on_doubt, ("keep", "stay"))
-        object.__setattr__(self, "trusted", tuple(self.trusted))
+        object.__setattr__(self, "trusted", check_ids(name, "trusted", self.trusted))
 
     def init(self, rng: np.random.Generator | None = None) -> GuardState:
         """Return an empty memory."""
