@@ -292,7 +292,7 @@ def wrong_by_nature(camps: TwoCamps, past: Past) -> BoolVector | None:
         wrong = high if farther is high and high.sum() <= MINORITY * (low | high).sum() else None
     elif trait.wrong in (CHANGED, RESIZED):
         wrong = None if max(map(abs, medians)) < trait.limit else farther
-        if trait.wrong == RESIZED and 2 * farther.sum() > (low | high).sum() and past.witnesses(farther):
+        if trait.wrong == RESIZED and 2 * farther.sum() > (low | high).sum() and past.goes_on(farther):
             wrong = None
     if wrong is None or wrong.sum() > NEARLY_ALL * (low | high).sum():
         return None

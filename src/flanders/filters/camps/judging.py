@@ -10,7 +10,7 @@ about the same, the function `wrong_camp` asks other sources, in this order:
 
 1. The clients that the user trusts. The camp with fewer of them is wrong.
 2. The past. If most clients of one camp were accepted in earlier rounds, and most clients of the other camp were
-   not, the other camp is wrong. There must be enough accepted clients, and they must still go the same way.
+   not, the other camp is wrong. There must be enough accepted clients, and most of them in one camp.
    Otherwise, if the clients of one camp have changed clearly more than those of the other camp, the camp that has
    changed is wrong.
 3. The majority. The smaller camp is wrong, unless both are of about the same size. The majority is not asked if the
@@ -55,10 +55,9 @@ MOST = 0.5
 """In each camp, some share of the clients was accepted in earlier rounds. If the shares of the two camps differ by
 more than this, the camp with the lower share is wrong, if `outweighs` agrees. A smaller difference may be chance,
 since new clients may be in either camp."""
-FEWEST_WITNESSES, LEAST_WITNESSES = 3, 0.2
-"""A smaller camp may outweigh a larger one only with at least `FEWEST_WITNESSES` witnesses, and at least the share
-`LEAST_WITNESSES` of the clients in both camps. A witness was accepted in earlier rounds and still goes the same
-way.
+FEWEST_ACCEPTED, LEAST_ACCEPTED = 3, 0.2
+"""A smaller camp may outweigh a larger one only with at least `FEWEST_ACCEPTED` clients that were accepted in
+earlier rounds, and at least the share `LEAST_ACCEPTED` of the clients in both camps.
 
 If a server asks different clients in each round, nearly all clients are new. Then the few known clients must not
 decide alone. Otherwise a single attacker could behave well in one round, and stop all later rounds.
@@ -170,22 +169,20 @@ class Past:
         """Return the share of a camp's clients that were accepted in earlier rounds."""
         return float((~np.isnan(self.changes[0]))[camp].mean()) if self.changes else 0.0
 
-    def witnesses(self, camp: BoolVector) -> int:
-        """Return how many clients of a camp were accepted in earlier rounds and still go the same way.
+    def goes_on(self, camp: BoolVector) -> bool:
+        """Whether the clients of a camp that were accepted in earlier rounds still go the same way.
 
-        If the median of `changes` in the camp is farther from zero than `TURNED_MOST` in some part, the result is
-        zero.
+        They do if the median of `changes` is at most `TURNED_MOST` away from zero in each part.
         """
         known = [change[camp & ~np.isnan(change)] for change in self.changes]
-        if any(own.size and abs(float(np.median(own))) > TURNED_MOST for own in known):
-            return 0
-        return int(known[0].size) if known else 0
+        return bool(known) and all(own.size and abs(float(np.median(own))) <= TURNED_MOST for own in known)
 
     def outweighs(self, camp: BoolVector, other: BoolVector) -> bool:
-        """Whether `camp` has so many witnesses that the past may speak against the camp `other`."""
-        witnesses, sizes = self.witnesses(camp), (int(camp.sum()), int(other.sum()))
-        enough = max(FEWEST_WITNESSES, LEAST_WITNESSES * sum(sizes)) if sizes[0] < sizes[1] else 0
-        return witnesses >= enough and witnesses > self.witnesses(other)
+        """Whether `camp` has enough accepted clients to let the past speak against the camp `other`."""
+        accepted, against = (round(self.accepted(each) * each.sum()) for each in (camp, other))
+        sizes = int(camp.sum()), int(other.sum())
+        enough = max(FEWEST_ACCEPTED, LEAST_ACCEPTED * sum(sizes)) if sizes[0] < sizes[1] else 0
+        return accepted >= enough and accepted > against
 
     def may_outweigh(self, camp: BoolVector, other: BoolVector) -> bool:
         """Whether the past of `camp` may count against `other`.
