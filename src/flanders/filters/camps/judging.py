@@ -179,7 +179,7 @@ class Past:
 
     def outweighs(self, camp: BoolVector, other: BoolVector) -> bool:
         """Whether `camp` has enough accepted clients to let the past speak against the camp `other`."""
-        accepted, against = (round(self.accepted(each) * each.sum()) for each in (camp, other))
+        accepted, against = (round(self.accepted(each) * int(each.sum())) for each in (camp, other))
         sizes = int(camp.sum()), int(other.sum())
         enough = max(FEWEST_ACCEPTED, LEAST_ACCEPTED * sum(sizes)) if sizes[0] < sizes[1] else 0
         return accepted >= enough and accepted > against
