@@ -31,6 +31,7 @@ from flanders import (
     defend,
     save_state,
 )
+from flanders.aggregators import FoolsGold
 from flanders.published.flanders import FlandersReference
 from flanders.state import state_to_bytes
 
@@ -406,3 +407,17 @@ def test_names_of_clients_do_not_control_the_terminal_or_fill_the_log(caplog, rn
     assert "and 30 more" in caplog.text
     assert "\x1b" not in caplog.text
     assert len(caplog.text) < 3000
+
+
+def test_a_round_that_fails_leaves_nothing_behind() -> None:
+    class Forgetful(KeepAll):
+        def amend(self, state, round_, kept, model, scores=None):
+            raise InputError("nothing can be remembered")
+
+    defense = Defense(Forgetful(), FoolsGold())
+    before = defense.memory.aggregation
+    with pytest.raises(InputError, match="nothing can be remembered"):
+        defense(np.eye(4))
+    assert defense.memory.aggregation == before
+    defense.filter = KeepAll()
+    assert defense(np.eye(4, 7)).kept.size == 4

@@ -19,6 +19,7 @@ import array_api_compat
 from flanders.arrays import Array, copied, without_graph
 from flanders.checks import InputError, check_instance, check_number
 from flanders.defense import Defense
+from flanders.hosts.claims import MOST_EXAMPLES
 from flanders.outcome import Outcome
 from flanders.round import ClientId, check_same_kind
 
@@ -146,7 +147,12 @@ class AsyncRounds:
                 f"Client {client!r} has sent an array of shape {getattr(update, 'shape', None)}, but the model has "
                 f"{tuple(self.model.shape)}. Ignore its reply."
             )
-        check_number("AsyncRounds.add", "weight", weight, 0)
+        if not array_api_compat.array_namespace(update).isdtype(update.dtype, ("real floating", "integral")):
+            raise InputError(
+                f"Client {client!r} has sent an array of type {update.dtype}, but a model has real numbers. "
+                "Ignore its reply."
+            )
+        check_number("AsyncRounds.add", "weight", weight, 0, MOST_EXAMPLES)
         given = self._given[client]
         age = self.number - given
         step = check_same_kind(without_graph(update), "update", self.model[None, :]) - self._models[given]

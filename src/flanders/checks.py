@@ -27,7 +27,36 @@ def check_number(
     if not right_type or not low <= value <= high or value == math.inf:
         kind = "a whole number" if whole else "a number"
         span = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
-        raise InputError(f"The `{name}` parameter of {caller} must be {kind} {span}. Got {value!r} instead.")
+        raise InputError(f"The `{name}` parameter of {caller} must be {kind} {span}. Got {shown(value)} instead.")
+
+
+def check_ids(caller: str, name: str, value: object) -> tuple[int | str, ...]:
+    """Return ids of clients as a tuple. Raise an `InputError` unless `value` holds ints and strings.
+
+    A single string is an error, since it would count as the list of its letters.
+    """
+    ids = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else (None,)
+    ids = tuple(each.item() if isinstance(each, np.generic) else each for each in ids)
+    if not all(isinstance(each, int | str) and not isinstance(each, bool) for each in ids):
+        raise InputError(
+            f"The `{name}` parameter of {caller} must be a list of the ids of clients, which are ints or strings, "
+            f"e.g. ['site-1', 'site-2']. Got {shown(value)} instead."
+        )
+    return ids
+
+
+def shown(value: object) -> str:
+    """Return a value as Python writes it, or its type if Python cannot write it, e.g. since it has too many digits.
+
+    Examples
+    --------
+    >>> shown("x"), shown(10**5000)
+    ("'x'", 'a value of type int')
+    """
+    try:
+        return repr(value)
+    except Exception:  # the value may come from a file or from a client, and can be anything
+        return f"a value of type {type(value).__name__}"
 
 
 def check_choice(caller: str, name: str, value: object, choices: Sequence[str]) -> None:

@@ -233,8 +233,7 @@ class Defense:
     ) -> Outcome:
         """Protect one round and remember it; see `Round` for the arguments.
 
-        `global_model` is the model that the round started from. Default: the model that the last call returned, or
-        zeros in the first round.
+        `global_model` is the model that the round started from. Default: what the last call returned, or zeros.
         """
         xp, _ = check_matrix(updates)
         if self._model is not None:
@@ -246,18 +245,19 @@ class Defense:
         return outcome
 
     def step(self, round_: Round, aggregate: Aggregate | None = None, fallback: Aggregate | None = None) -> Outcome:
-        """Protect one round and remember it.
+        """Protect one round and remember it. A round that raises an error is not remembered.
 
-        `aggregate` and `fallback` take the indices of the kept rows and return the new model. A caller that
-        aggregates in its own way, such as the Flower wrapper, passes these functions. The aggregators of this
-        object are then not used.
+        `aggregate` and `fallback` take the indices of the kept rows and return the new model. The Flower wrapper
+        passes these functions. The aggregators of this object are then not used.
         """
+        before = self._aggregation
         if aggregate is None:
             aggregate = self._aggregate_with(self.aggregator, round_)
             fallback = None if self.fallback is None else self._aggregate_with(self.fallback, round_)
         try:
             outcome = defend(self.filter, self.state, round_, aggregate, fallback)
         except Exception as error:
+            self._aggregation = before
             if self._loaded is None or isinstance(error, InputError):
                 raise
             raise InputError(

@@ -568,3 +568,26 @@ def test_a_number_that_no_float_holds_is_a_mistake_in_the_spec(tmp_path, capsys)
     spec.write_text(f"[training]\nlearning_rate = {10**400}\n", encoding="utf-8")
     assert main(["run", str(spec), "--dry-run"]) == 2
     assert "learning_rate is too large" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["show", "table", "report", "resume", "watch --text --once", "audit verify"])
+def test_a_path_that_the_system_refuses_gives_a_message(cli, command):
+    first, *options = command.split()
+    words = [first, "a" * 300, *options] if first != "audit" else [first, *options, "a" * 300]
+    code, out, err = cli(*words)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"flanders: a+…a+(\.html)? cannot be used: File name too long. Choose another .*\.\n", err)
+
+
+@pytest.mark.parametrize("path", ["", ".", "/", ".."])
+def test_a_report_of_a_folder_gives_a_message(cli, path):
+    code, _, err = cli("report", path)
+    assert code == 2
+    assert "is a folder. Name the results file in it." in err
+
+
+@pytest.mark.parametrize("words", ["reproduce all --dry-run", "study alpha"])
+def test_more_seeds_than_fit_into_memory_give_a_message(cli, words):
+    code, _, err = cli(*words.split(), "--seeds", "9" * 30)
+    assert code == 2
+    assert "argument --seeds: 99999999999999999999 seeds are too many. Give a number up to 10,000." in err

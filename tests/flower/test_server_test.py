@@ -61,6 +61,30 @@ def test_a_test_that_fails_on_a_model_finds_it_infinitely_bad() -> None:
     assert test.of_models(1, ModelArrays.of(before), before)(np.ones(6, np.float32)) == np.inf
 
 
+def test_a_test_that_fails_after_the_first_round_does_not_end_the_run() -> None:
+    def evaluate_fn(number, record):
+        if number == failing:
+            raise OverflowError("math range error")
+        return MetricRecord({"loss": 1.0})
+
+    for failing in (1, 2, 3):
+        result = FilteredStrategy(strategies.FedAvg()).start(
+            grid_of(4), model((6, 7)), num_rounds=3, evaluate_fn=evaluate_fn
+        )
+        assert sorted(result.evaluate_metrics_serverapp) == sorted({0, 1, 2, 3} - {failing})
+        assert len(result.train_metrics_clientapp) == 3
+
+
+def test_a_test_that_never_worked_ends_the_run() -> None:
+    def evaluate_fn(number, record):
+        raise OverflowError("math range error")
+
+    with pytest.raises(OverflowError, match="math range error"):
+        FilteredStrategy(strategies.FedAvg()).start(
+            grid_of(4), model((6, 7)), num_rounds=3, evaluate_fn=evaluate_fn
+        )
+
+
 def test_fltrust_needs_a_step_of_the_server() -> None:
     with pytest.raises(
         InputError, match=r"FLTrust\(\) needs a model that the server trains itself. Pass `train_fn`"

@@ -65,6 +65,13 @@ def test_the_default_average_is_weighted_by_steps_as_in_nvflare() -> None:
     np.testing.assert_allclose(flat(workflow.model.params), start + 3, rtol=1e-6)
 
 
+def nested(depth):
+    lists = []
+    for _ in range(depth):
+        lists = [lists]
+    return lists
+
+
 def with_array(value, name="b"):
     return reply_of({**params_of(START), name: value}, 10)
 
@@ -89,6 +96,8 @@ HOSTILE = {
     "steps that are text": (reply_of(params_of(START), "many"), "is 'many' instead of a positive number"),
     "steps that are true": (reply_of(params_of(START), True), "is True instead of a positive number"),
     "too many steps": (reply_of(params_of(START), 10**6), "is 1e+06, more than the 1000 allowed"),
+    "steps with a number that Python does not print": (reply_of(params_of(START), [10**5000]), "not readable"),
+    "steps in endlessly many lists": (reply_of(params_of(START), nested(100_000)), "not readable (RecursionError)"),
     "endlessly many steps": (reply_of(params_of(START), 10**5000), "is not finite"),
 }
 
@@ -209,7 +218,18 @@ def test_metrics_are_averaged_over_the_kept_clients() -> None:
         reply.metrics = {"accuracy": i / 10, "loss": float("nan") if i == 2 else 1.0, "words": "x", 5: 1.0}
     loud = reply_of(params_of(1e6 * np.ones(SIZE)), 10, metrics={"accuracy": 1e9})
     workflow.round([*replies, ("site-07", loud)])
-    assert workflow.model.metrics == {"accuracy": pytest.approx(0.25)}
+    assert workflow.model.metrics == {"accuracy": pytest.approx(0.25), "loss": 1.0}
+
+
+def test_a_single_client_can_neither_set_nor_remove_a_mean_metric() -> None:
+    # NVFLARE ends a job if a metric is good enough.
+    for own in ({"accuracy": 1e9}, {"accuracy": -1e308}, {}, None, {"accuracy": float("inf")}, {"other": 5.0}):
+        workflow = Workflow(FilteredAggregator(KeepAll()), params_of(START))
+        replies = [(client, honest(client)) for client in names(6)]
+        for i, (_, reply) in enumerate(replies):
+            reply.metrics = {"accuracy": 0.5 + i / 100} if i else own
+        workflow.round(replies)
+        assert workflow.model.metrics == {"accuracy": pytest.approx(0.53, abs=0.03)}
 
 
 def test_nothing_of_the_decision_is_sent_to_the_clients() -> None:

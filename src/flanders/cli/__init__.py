@@ -20,6 +20,9 @@ from flanders.plain_text import printable
 
 __all__ = ["main"]
 
+LONGEST_PATH = 120
+"""The most characters of a path in an error of the operating system."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
@@ -38,3 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # e.g. `flanders show | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:  # e.g. the name of a file is too long, or a disk cannot be read
+        where = f"{printable(error.filename, LONGEST_PATH)} cannot be used: " if error.filename else ""
+        print(f"flanders: {where}{error.strerror or error}. Choose another file or folder.", file=sys.stderr)
+        return 2

@@ -153,7 +153,8 @@ def export(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Write a report as one HTML file."""
-    html = options.html or options.results.with_suffix(".html")
+    results = options.results
+    html = options.html or results.parent / f"{results.stem or 'report'}.html"
     write_html(options.results, html)
     print(html)
     return 0

@@ -24,6 +24,8 @@ RESULTS = Path("results.sqlite")
 """The default results file."""
 PORT = 8642
 """The default port of the live page. No well-known service uses it."""
+MOST_SEEDS = 10_000
+"""The most seeds of a command. There is a run for each seed, and the list of runs must fit into memory."""
 TABLE_FORMATS, FIGURE_FORMATS = ("markdown", "latex", "csv"), ("pdf", "svg", "png")
 TABLE_FORMAT_HELP = "format of the tables (default: %(default)s)"
 FIGURE_FORMAT_HELP = "format of the figures (default: %(default)s)"
@@ -237,8 +239,19 @@ def _out(parser: argparse.ArgumentParser) -> None:
 
 def _seeds(parser: argparse.ArgumentParser, default: int) -> None:
     parser.add_argument(
-        "--seeds", type=int, default=default, metavar="N", help="run with the seeds 0 to N-1 (default: %(default)s)"
+        "--seeds",
+        type=_seed_count,
+        default=default,
+        metavar="N",
+        help="run with the seeds 0 to N-1 (default: %(default)s)",
     )
+
+
+def _seed_count(text: str) -> int:
+    seeds = int(text)
+    if seeds > MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text[:20]} seeds are too many. Give a number up to {MOST_SEEDS:,}")
+    return seeds
 
 
 def _list(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from flanders.arrays import IntVector
 from flanders.checks import InputError, check_number, resolve_count
 from flanders.filters.filter import Scores, check_keep, lowest
+from flanders.filters.server_losses import ServerLosses
 from flanders.filters.stateless import Stateless
 from flanders.linalg.products import squared_norms
 from flanders.round import Round
@@ -67,14 +68,14 @@ class Zeno(Stateless):
 
     def score(self, state: None, round_: Round) -> Scores | None:
         """Score each client by how much its update raises the loss, plus the penalty on its length."""
-        evaluate = round_.evaluate
-        if evaluate is None:
+        if round_.evaluate is None:
             raise InputError(
                 "Zeno needs losses on the server's examples (`evaluate`), and this round has none. Give the server "
                 "examples, or choose a filter that needs none."
             )
-        before = float(np.mean(evaluate(round_.global_model)))
-        after = [float(np.mean(evaluate(round_.updates[i, :]))) for i in range(len(round_.clients))]
+        losses = ServerLosses(round_)
+        before = float(np.mean(losses.of(round_.global_model)))
+        after = [float(np.mean(losses.of(round_.updates[i, :]))) for i in range(len(round_.clients))]
         squares = squared_norms(round_.updates, round_.global_model)
         values = np.array(after) - before + self.rho * squares
         return Scores(round_.clients, np.clip(np.nan_to_num(values, nan=LARGEST), -LARGEST, LARGEST))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from logging import WARNING
+from logging import ERROR, WARNING
 
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
@@ -46,12 +46,25 @@ class ServerTest:
     ) -> None:
         self._evaluate_fn, self._done, self._tell = evaluate_fn, done, tell
         self._has_losses = False
+        self._has_worked = done > 0
 
     def __call__(self, number: int, arrays: ArrayRecord) -> MetricRecord | None:
-        """Test the global model, return the metrics, and remember whether they hold a loss."""
+        """Test the global model, return the metrics, and remember whether they hold a loss.
+
+        If `evaluate_fn` fails on the first model of all, its error is raised. On later models clients may be the
+        reason. Then the error is logged, and there are no metrics.
+        """
         if self._evaluate_fn is None:
             return None
-        metrics = self._evaluate_fn(number + self._done, arrays)
+        try:
+            metrics = self._evaluate_fn(number + self._done, arrays)
+        except Exception as error:  # the test is the user's own code and may raise anything
+            if not self._has_worked:
+                raise
+            text = "flanders: evaluate_fn failed on the global model after round %s: there are no metrics of it"
+            log(ERROR, text, number + self._done, exc_info=error)
+            return None
+        self._has_worked = True
         self._has_losses = losses_in(metrics) is not None
         if number > 0 and self._tell is not None:
             self._tell(metrics)

@@ -6,6 +6,7 @@ scored.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,13 +15,16 @@ import numpy as np
 from nvflare.apis.fl_constant import FLMetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
-from flanders.arrays import Array, to_numpy
+from flanders.arrays import Array, FloatVector, to_numpy
 from flanders.hosts.claims import capped_at_median, check_weight, is_finite_number, short
 from flanders.hosts.model_arrays import BadReply, HostArrays, Numbers, Vector, is_buffer
 from flanders.hosts.unscored import far_clients, largest_difference
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
 
+FAR = 3.0
+"""A metric is moved if it is this many widths of the middle half away from the middle half. If metrics are normally
+distributed, one in 400,000 is so far away."""
 NO_NAME = "unknown"
 """The client id of a reply without the name of a client."""
 
@@ -114,9 +118,10 @@ class ReceivedReplies:
             if client in self.usable or client in self.refused:
                 raise BadReply("more than one reply")
             self.usable[client] = start.read(reply, max_steps)
-        except BadReply as why:
+        except Exception as error:  # a client may send anything, which may cause any error
+            why = str(error) if isinstance(error, BadReply) else f"not readable ({type(error).__name__})"
             self.usable.pop(client, None)
-            self.refused[client] = ClientRecord(client, Fate.REFUSED, reason=short(str(why)))
+            self.refused[client] = ClientRecord(client, Fate.REFUSED, reason=short(why))
             return False
         return True
 
@@ -198,11 +203,34 @@ def usable_metrics(metrics: object) -> dict[str, float]:
 
 
 def mean_metrics(replies: list[UsableReply]) -> dict[str, float] | None:
-    """Return the weighted mean of each metric that all replies have; None if there is no such metric."""
-    if not replies:
-        return None
-    names = [name for name in replies[0].metrics if all(name in reply.metrics for reply in replies)]
-    weights = np.array([reply.weight for reply in replies])
-    share = weights / weights.sum()
-    means = {name: float(share @ np.array([reply.metrics[name] for reply in replies])) for name in names}
-    return means or None
+    """Return the weighted mean of each metric that most replies have; None if there is no such metric.
+
+    NVFLARE may end the job if a metric is good enough. So a single client must not be able to set a mean with a
+    huge value, or to remove a metric by leaving it out.
+    """
+    counts = Counter(name for reply in replies for name in reply.metrics)
+    means = {}
+    for name in (name for name, count in counts.items() if 2 * count > len(replies)):
+        having = [reply for reply in replies if name in reply.metrics]
+        weights = np.array([reply.weight for reply in having])
+        values = without_outliers(np.array([reply.metrics[name] for reply in having]))
+        means[name] = float((weights / weights.sum()) @ values)
+    return {name: value for name, value in means.items() if is_finite_number(value)} or None
+
+
+def without_outliers(values: FloatVector) -> FloatVector:
+    """Return numbers, with those far outside the middle half moved to the nearest limit.
+
+    The limits are `FAR` times the width of the middle half away from it. One or two numbers have no middle half.
+
+    Examples
+    --------
+    >>> without_outliers(np.array([0.5, 0.6, 0.7, 0.8, 1e9])).round(3).tolist()
+    [0.5, 0.6, 0.7, 0.8, 1.4]
+    """
+    if values.size <= 2:
+        return values
+    low, high = np.quantile(values, 0.25, method="higher"), np.quantile(values, 0.75, method="lower")
+    with np.errstate(over="ignore"):  # an infinite limit is no limit
+        width = FAR * (high - low)
+        return np.clip(values, low - width, high + width)

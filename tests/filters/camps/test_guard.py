@@ -50,6 +50,42 @@ def test_a_server_that_gives_one_number_is_a_judge_too():
     assert defense(turned(40, 30, 1), layers=LAYERS).dropped == tuple(range(30))
 
 
+@pytest.mark.parametrize("b", [1, 2, 3])
+def test_clients_that_behave_well_once_cannot_rule_over_new_clients(b):
+    defense = Defense(Guard())
+    for number in range(4):
+        names = [f"attacker {i}" for i in range(b)] + [f"client {number}-{i}" for i in range(20 - b)]
+        updates = turned(20, b if number else 0, number)
+        outcome = defense(updates, names, layers=LAYERS, global_model=np.zeros(D))
+        assert outcome.kept.tolist() == list(range(b if number else 0, 20))
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+@pytest.mark.parametrize("b", [2, 4])
+def test_clients_that_ignore_a_new_learning_rate_do_not_rule_over_the_others(b, factor):
+    defense = Defense(Guard())
+    for number in range(8):
+        updates = honest(20, number)
+        if number >= 5:
+            updates[b:] *= factor
+        outcome = defense(updates, layers=LAYERS, global_model=np.zeros(D))
+        assert set(range(b, 20)) <= set(outcome.kept.tolist())
+
+
+@pytest.mark.parametrize("trusted", ["site-1", 3, None, [[1]], [1.5], [True], [None], b"ab"])
+def test_trusted_clients_are_a_list_of_ids(trusted):
+    with pytest.raises(InputError, match="`trusted` parameter of Guard must be a list of the ids of clients"):
+        Guard(trusted=trusted)
+
+
+def test_known_clients_are_not_outvoted_by_a_flood_of_new_ones():
+    defense = Defense(Guard())
+    for number in range(3):
+        defense(honest(10, number), layers=LAYERS, global_model=np.zeros(D))
+    outcome = defense(turned(40, 28, 7)[::-1], layers=LAYERS, global_model=np.zeros(D))
+    assert outcome.dropped == tuple(range(12, 40))
+
+
 def test_who_turns_later_is_found_by_its_own_past_even_as_a_majority():
     defense = Defense(Guard())
     for seed in range(3):

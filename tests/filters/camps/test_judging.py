@@ -24,8 +24,14 @@ def test_a_single_loss_will_do():
 
 
 def test_losses_that_are_not_finite_are_large_ones():
-    round_ = Round(honest(6, 1), evaluate=lambda model: np.array([np.nan, np.inf]))
+    bad = np.array([np.nan, -np.inf])
+    round_ = Round(honest(6, 1), evaluate=lambda model: bad if model.any() else np.ones(2))
     assert (Examples(round_).losses(mask(6, [0])) == 1e6).all()
+
+
+def test_losses_that_are_hugely_negative_can_be_compared():
+    round_ = Round(honest(6, 1), evaluate=lambda model: np.full(5, -1e308))
+    assert Examples(round_).worse(mask(6, [0, 1]), mask(6, [2, 3])) == 0
 
 
 def test_each_mean_is_evaluated_once():
@@ -68,3 +74,14 @@ def test_nobody_can_tell_two_halves_apart():
     low, high = mask(20, range(10)), mask(20, range(10, 20))
     assert wrong_camp(low, high, Past()) == (None, "two camps of about the same size")
     assert wrong_camp(mask(20, range(3)), mask(20, range(3, 20)), Past(), majority=False)[0] is None
+
+
+def test_a_few_clients_that_were_accepted_cannot_outweigh_many_new_ones():
+    few, many = mask(40, range(4)), mask(40, range(4, 40))
+    assert wrong_camp(few, many, Past(changes=(np.where(few, 0.0, np.nan),)))[0] is few
+
+
+def test_the_camp_with_more_of_the_clients_that_were_accepted_is_not_outweighed():
+    attackers, honest_ = mask(40, range(8)), mask(40, range(8, 40))
+    changes = (np.where(mask(40, range(20)), 0.0, np.nan),)  # 8 of 8 and 12 of 32 were accepted
+    assert wrong_camp(attackers, honest_, Past(changes=changes))[0] is attackers

@@ -21,7 +21,7 @@ from flanders.filters.camps.judging import LIKE_SIZE, WORSE, Examples, Past, wro
 from flanders.filters.camps.loud import LONGER
 from flanders.filters.camps.opposing import CLEAR, LIKELY, Opposing
 from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_jointly
-from flanders.filters.camps.traits import CHANGED, HIGH_MINORITY, LOW, MINORITY, UNKNOWN, Trait
+from flanders.filters.camps.traits import CHANGED, HIGH_MINORITY, LOW, MINORITY, RESIZED, UNKNOWN, Trait
 from flanders.filters.filter import Scores
 from flanders.filters.fingerprint.explanation import times_as_long
 from flanders.layers import is_fully_connected
@@ -330,8 +330,10 @@ def wrong_by_nature(camps: TwoCamps, past: Past) -> BoolVector | None:
         wrong = low if medians[0] < trait.limit else None
     elif trait.wrong == HIGH_MINORITY:
         wrong = high if farther is high and high.sum() <= MINORITY * (low | high).sum() else None
-    elif trait.wrong == CHANGED:
+    elif trait.wrong in (CHANGED, RESIZED):
         wrong = None if max(map(abs, medians)) < trait.limit else farther
+        if trait.wrong == RESIZED and 2 * farther.sum() > (low | high).sum() and past.goes_on(farther):
+            wrong = None
     if wrong is None or wrong.sum() > NEARLY_ALL * (low | high).sum():
         return None
     return wrong if past.may_outweigh(high if wrong is low else low, wrong) else None

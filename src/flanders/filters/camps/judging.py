@@ -10,8 +10,9 @@ about the same, the function `wrong_camp` asks other sources, in this order:
 
 1. The clients that the user trusts. The camp with fewer of them is wrong.
 2. The past. If most clients of one camp were accepted in earlier rounds, and most clients of the other camp were
-   not, the other camp is wrong. Otherwise, if the clients of one camp have changed clearly more than those of the
-   other camp, the camp that has changed is wrong.
+   not, the other camp is wrong. There must be enough accepted clients, and most of them in one camp.
+   Otherwise, if the clients of one camp have changed clearly more than those of the other camp, the camp that has
+   changed is wrong.
 3. The majority. The smaller camp is wrong, unless both are of about the same size. The majority is not asked if the
    server has examples, since the losses have shown that neither camp does harm.
 """
@@ -25,6 +26,7 @@ import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
 from flanders.filters.camps.directions import mean_cosine_within
+from flanders.filters.server_losses import ServerLosses
 from flanders.linalg.products import combine
 from flanders.round import Round
 
@@ -51,11 +53,18 @@ FEW = 4
 little."""
 MOST = 0.5
 """In each camp, some share of the clients was accepted in earlier rounds. If the shares of the two camps differ by
-more than this, the camp with the lower share is wrong. A smaller difference may be chance, since new clients may be
-in either camp."""
+more than this, the camp with the lower share is wrong, if `outweighs` agrees. A smaller difference may be chance,
+since new clients may be in either camp."""
+FEWEST_ACCEPTED, LEAST_ACCEPTED = 3, 0.2
+"""A smaller camp may outweigh a larger one only with at least `FEWEST_ACCEPTED` clients that were accepted in
+earlier rounds, and at least the share `LEAST_ACCEPTED` of the clients in both camps.
+
+If a server asks different clients in each round, nearly all clients are new. Then the few known clients must not
+decide alone. Otherwise a single attacker could behave well in one round, and stop all later rounds.
+"""
 LARGEST_LOSS = 1e6
-"""A loss that is larger than this, or not finite, is replaced by this. Otherwise a mean of losses might not be
-finite."""
+"""A loss that is larger than this, or not finite, is replaced by this. A loss below the negative of this becomes
+the negative. Otherwise a mean of losses might not be finite."""
 LIKE_SIZE = "two camps of about the same size"
 
 
@@ -66,6 +75,11 @@ class Examples:
     round_: Round
     known: dict[bytes, FloatVector] = field(default_factory=dict)
     """The losses that were computed already. The key is the set of clients, packed into bytes."""
+    server: ServerLosses = field(init=False)
+    """Calls the server's `evaluate`."""
+
+    def __post_init__(self) -> None:
+        self.server = ServerLosses(self.round_)
 
     def losses(self, rows: BoolVector) -> FloatVector:
         """Return the losses of the weighted mean of these clients' models: one for each example, or only one."""
@@ -75,9 +89,7 @@ class Examples:
             if not weights.any():
                 weights = rows.astype(float)
             model = combine(weights / weights.sum(), self.round_.updates)
-            assert self.round_.evaluate is not None
-            losses = np.atleast_1d(np.asarray(self.round_.evaluate(model), dtype=np.float64)).ravel()
-            self.known[key] = np.minimum(np.nan_to_num(losses, nan=LARGEST_LOSS, posinf=LARGEST_LOSS), LARGEST_LOSS)
+            self.known[key] = np.clip(self.server.of(model), -LARGEST_LOSS, LARGEST_LOSS)
         return self.known[key]
 
     def worse(self, camp: BoolVector, other: BoolVector) -> float:
@@ -165,6 +177,21 @@ class Past:
         """Return the share of a camp's clients that were accepted in earlier rounds."""
         return float((~np.isnan(self.changes[0]))[camp].mean()) if self.changes else 0.0
 
+    def goes_on(self, camp: BoolVector) -> bool:
+        """Whether the clients of a camp that were accepted in earlier rounds still go the same way.
+
+        They do if the median of `changes` is at most `TURNED_MOST` away from zero in each part.
+        """
+        known = [change[camp & ~np.isnan(change)] for change in self.changes]
+        return bool(known) and all(own.size and abs(float(np.median(own))) <= TURNED_MOST for own in known)
+
+    def outweighs(self, camp: BoolVector, other: BoolVector) -> bool:
+        """Whether `camp` has enough accepted clients to let the past speak against the camp `other`."""
+        accepted, against = (round(self.accepted(each) * int(each.sum())) for each in (camp, other))
+        sizes = int(camp.sum()), int(other.sum())
+        enough = max(FEWEST_ACCEPTED, LEAST_ACCEPTED * sum(sizes)) if sizes[0] < sizes[1] else 0
+        return accepted >= enough and accepted > against
+
     def may_outweigh(self, camp: BoolVector, other: BoolVector) -> bool:
         """Whether the past of `camp` may count against `other`.
 
@@ -191,8 +218,9 @@ def wrong_camp(
         if inside[0] != inside[1]:
             return (low if inside[0] < inside[1] else high), "more of the trusted clients are in the other camp"
     accepted = [past.accepted(camp) for camp in (low, high)]
-    if abs(accepted[0] - accepted[1]) > MOST:
-        return (low if accepted[0] < accepted[1] else high), "the other camp was accepted in earlier rounds"
+    known, new = (high, low) if accepted[0] < accepted[1] else (low, high)
+    if abs(accepted[0] - accepted[1]) > MOST and past.outweighs(known, new):
+        return new, "the other camp was accepted in earlier rounds"
     risen, turned = ([measure(camp) for camp in (low, high)] for measure in (past.risen, past.turned))
     # A change of a mean cosine counts twice, since mean cosines change less than cosines with the common direction.
     # Both a rise and a fall count.

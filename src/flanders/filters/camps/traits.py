@@ -31,13 +31,15 @@ from flanders.layers import last_layer_of
 from flanders.linalg.products import gram, lengths_of_gram, projections
 from flanders.round import ClientId, Round
 
-LOW, HIGH_MINORITY, CHANGED, UNKNOWN = "low", "high minority", "changed", "unknown"
+LOW, HIGH_MINORITY, CHANGED, RESIZED, UNKNOWN = "low", "high minority", "changed", "resized", "unknown"
 """Which camp of a trait is wrong.
 
 - `LOW`: the camp with the lower numbers.
 - `HIGH_MINORITY`: the camp with the higher numbers, if it has at most `MINORITY` of the clients, and if it is
   farther from zero than the other camp. Zero is the usual number.
 - `CHANGED`: the camp whose numbers are farther from zero. Zero means that a client has not changed.
+- `RESIZED`: the same, but not if this is the larger camp and still goes the same way as in earlier rounds. Then the
+  server has changed the training of all clients, e.g. the learning rate, and some of them ignore it.
 - `UNKNOWN`: the trait does not tell. The rules in `judging` decide.
 """
 MINORITY = 1 / 3
@@ -115,7 +117,7 @@ class Trait:
     """A camp is dropped only if the medians of the camps are beyond this limit. What this means depends on `wrong`:
 
     - `LOW`: the median of the lower camp must be below the limit.
-    - `CHANGED`: the median of the changed camp must be at least this far from zero.
+    - `CHANGED` and `RESIZED`: the median of the changed camp must be at least this far from zero.
     - `UNKNOWN`: the limit is negative. One median must be below `limit`, and the other one above `-limit`. Infinity
       means that there is no limit.
     """
@@ -126,7 +128,7 @@ class Trait:
     @property
     def per_client(self) -> float:
         """The evidence for two camps that is needed for each client, in nats; see `splitting`."""
-        return PER_CLIENT_OF_NATURE if self.wrong in (LOW, CHANGED) else PER_CLIENT
+        return PER_CLIENT_OF_NATURE if self.wrong in (LOW, CHANGED, RESIZED) else PER_CLIENT
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +303,7 @@ def own_traits(
     traits = [
         marks,
         new,
-        Trait("own length", values[:, LENGTH] - level, LEAST_SPREAD_OF_LENGTHS, CHANGED, words, 1, MANY_TIMES),
+        Trait("own length", values[:, LENGTH] - level, LEAST_SPREAD_OF_LENGTHS, RESIZED, words, 1, MANY_TIMES),
     ]
     for name, change in list(zip(names, changes, strict=False))[:2]:
         than = "with the others than in earlier rounds" + ("" if name == WHOLE else f", in {name}")
