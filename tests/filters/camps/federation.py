@@ -39,3 +39,13 @@ def turned(m, b, seed):
     updates = honest(m, seed, alpha=5.0)
     updates[:b] *= -1
     return updates
+
+
+def unit(updates):
+    """The updates, scaled to the length 1."""
+    return updates / np.linalg.norm(updates, axis=-1, keepdims=True)
+
+
+def cosines_of(updates):
+    """The cosines of the updates with each other."""
+    return unit(updates) @ unit(updates).T

@@ -49,21 +49,6 @@ For example, if all clients have data of the same kind, an update resembles its 
 than those of other clients. Nearly all fingerprints are then low, and the trait `fingerprint` would call nearly all
 clients wrong.
 """
-BETTER_WITHOUT = 0.05
-"""Clients that do not help are dropped if the mean loss on the server's examples falls by this share without them.
-
-In honest federations whose clients learn little in a round, many clients may have a negative average, but the loss
-hardly changes without them. In 3,600 rounds of such federations it fell by this share twice. If 40% or more of the
-clients had flipped labels, it mostly fell by 5 to 30%.
-"""
-MUCH_WORSE = 3.5
-"""If more than half of the clients do not help, they are also dropped if their losses are higher than those of the
-other clients by more than this many standard errors.
-
-The other clients are few then. Their mean may be hardly better than the mean of all clients, since it follows the
-data of few clients. In 3,600 rounds of honest federations, it never happened that more than half of the clients did
-not help.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,31 +207,6 @@ def drop_opposing(decision: Decision, found: Opposing, *, by_server: bool = Fals
         return f"against the others in the first layers (mean cosine {average[row]:.2f}, limit {limit[row]:.2f})"
 
     decision.drop_each(found.rows, strengths, why)
-
-
-def drop_unhelpful(decision: Decision, found: Opposing) -> None:
-    """Drop the clients that do not help, if the server's losses are clearly lower without them.
-
-    This is done only if all layers are fully connected. With convolutions, honest clients may have negative
-    averages, too.
-    """
-    connected, examples = is_fully_connected(decision.round_.layers or {}), decision.examples
-    if not connected or examples is None or not found.rows.any():
-        return
-    rest = decision.kept & ~found.rows
-    gain, t = examples.gain(decision.kept, rest)
-    majority = 2 * found.rows.sum() > len(rest)
-    if gain < BETTER_WITHOUT or t <= WORSE:
-        t = examples.worse(found.rows, rest) if majority else 0.0
-        if t <= MUCH_WORSE:
-            return
-
-    def why(row: int) -> str:
-        cosine = f"mean cosine {found.averages[row]:.2f}"
-        words = f"does not go along with the server's step in the first layers ({cosine})"
-        return f"{words}; the server's losses are higher with such clients ({t:.1f} standard errors)"
-
-    decision.drop_each(found.rows, np.ones(len(rest)), why)
 
 
 def where_apart(camps: TwoCamps) -> str:

@@ -17,7 +17,6 @@ from flanders.filters.camps.decision import (
     drop_camps,
     drop_long,
     drop_opposing,
-    drop_unhelpful,
     mask_of,
     scores_of,
     start_decision,
@@ -32,7 +31,7 @@ from flanders.filters.camps.directions import (
 from flanders.filters.camps.inputs import InputShares, input_shares, input_traits
 from flanders.filters.camps.judging import LIKE_SIZE, Past
 from flanders.filters.camps.loud import LOUDEST, longer_than_others, loud_rows
-from flanders.filters.camps.opposing import Opposition, opposing_rows, unhelpful_rows
+from flanders.filters.camps.opposing import Opposition, opposing_rows
 from flanders.filters.camps.splitting import split_in_two
 from flanders.filters.camps.traits import (
     LEAST_SPREAD_OF_COSINES,
@@ -44,6 +43,7 @@ from flanders.filters.camps.traits import (
     own_traits,
     parts_of,
 )
+from flanders.filters.camps.unhelpful import drop_unhelpful, unhelpful_rows
 from flanders.filters.filter import Filter, Scores, check_state
 from flanders.filters.fingerprint.explanation import times_as_long
 from flanders.filters.fingerprint.learning import learn_round

@@ -27,11 +27,6 @@ If the server makes a step, the clients that are left are tested again, in two s
 has so much weight that even a majority of attackers hardly changes the sum. The second stage is made only if the
 sum of the clients that are left points in the direction of the server's step. It compares these clients with each
 other, without the server's step. This is more exact.
-
-A third test finds clients that do not help, such as clients with wrong labels. Their updates hardly point against
-the others, but their average cosine with the server's step alone is slightly negative. Honest clients learn what
-the server's examples need, too, so their average is positive. The average of a client depends only on its own
-updates and on the server's step. So no client can make another one seem not to help.
 """
 
 from __future__ import annotations
@@ -96,15 +91,6 @@ AT_ONCE = 0.25
 
 The clients with the lowest averages are left out first. The others below the limit may be honest, since attackers
 change the sum. With the new sum, honest clients may be above the limit.
-"""
-HELPFUL = 0.1
-"""The third test is made only if the averages of the other clients have at least this mean. So it is not made where
-even honest clients have little in common with the server's step."""
-FEWEST_UNHELPFUL = 0.25
-"""The third test finds nobody if fewer than this share of the clients have a negative average.
-
-A few honest clients with few classes may have one for many rounds: in honest federations with a Dirichlet partition
-(alpha 0.1), mostly at most 15% of them. And so few clients with wrong labels do little harm.
 """
 
 
@@ -261,22 +247,6 @@ def opposing_rows(
     both = averages_now(left)[rows].T
     evidence = max(evidence_of(values, found[rows], LEAST_SPREAD_OF_COSINES) for values in both[:2])
     return Opposing(found, averages, limits, evidence)
-
-
-def unhelpful_rows(
-    cosines: FloatMatrix, rows: BoolVector, clients: tuple[ClientId, ...], known: Opposition, server: FloatVector
-) -> Opposing:
-    """Return which of these rows do not help: their average cosine with the server's step is negative.
-
-    The arguments are those of `opposing_rows`. No row is returned if they are less than `FEWEST_UNHELPFUL` of the
-    round, or if the other rows do not go along with the server's step either (`HELPFUL`).
-    """
-    m = len(clients)
-    averages = known.of(clients, *measure_opposition(cosines, server, rows, decided=False))[:, 2]
-    found = rows & (averages < 0)
-    rest = rows & ~found
-    clear = found.sum() >= FEWEST_UNHELPFUL * m and rest.sum() >= 2 and averages[rest].mean() >= HELPFUL
-    return Opposing(found & clear, averages, np.zeros(m))
 
 
 def go_along(cosines: FloatMatrix, rows: BoolVector, server: FloatVector | None) -> bool:
