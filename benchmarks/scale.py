@@ -361,28 +361,31 @@ def draw(path: Path, rows: Sequence[Measured]) -> None:
     mpl.rcParams["svg.hashsalt"] = "flanders"
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 3, figsize=(10, 5.5), layout="constrained")
-    for column, part in enumerate(("clients", "parameters")):
-        for subject in SUBJECTS:
+    figure, axes = plt.subplots(2, 4, figsize=(13, 5.5), layout="constrained")
+    for column, (part, axis) in enumerate((("clients",) * 2, ("many", "clients"), ("parameters",) * 2)):
+        for subject in (*SUBJECTS, "gram product"):
             some = [row for row in rows if row.part == part and row.subject == subject]
-            x = [getattr(row, part) for row in some]
-            axes[0, column].loglog(x, [row.seconds or 1e-3 for row in some], "o-", ms=3, label=subject)
-            axes[1, column].loglog(x, [row.megabytes or 1e-3 for row in some], "o-", ms=3)
+            x = [getattr(row, axis) for row in some]
+            style = ":k" if subject == "gram product" else "o-"
+            axes[0, column].loglog(x, [row.seconds or 1e-3 for row in some], style, ms=3, label=subject)
+            if subject in SUBJECTS:
+                axes[1, column].loglog(x, [row.megabytes or 1e-3 for row in some], style, ms=3)
     for m in sorted({row.clients for row in rows if row.part == "ids"}):
         some = [row for row in rows if row.part == "ids" and row.clients == m]
         x = [100 * row.round / some[-1].round for row in some]
-        axes[0, 2].plot(x, [row.seconds for row in some], "o-", ms=3, label=f"m = {m}")
-        axes[1, 2].plot(x, [row.remembered for row in some], "o-", ms=3)
-    axes[0, 2].set(ylim=(0, None), yscale="linear")
-    for axis, title in zip(axes[0], ("10,000 parameters", "20 clients", "100,000 ids"), strict=True):
-        axis.set_title(title)
-    for axis, label in zip(axes[1], ("clients m", "parameters d", "rounds, in percent"), strict=True):
-        axis.set_xlabel(label)
+        axes[0, 3].plot(x, [row.seconds for row in some], "o-", ms=3, label=f"m = {m}")
+        axes[1, 3].plot(x, [row.remembered for row in some], "o-", ms=3)
+    axes[0, 3].set(ylim=(0, None), yscale="linear")
+    titles = ("10,000 parameters", "100,000 parameters", "20 clients", "100,000 ids")
+    labels = ("clients m", "clients m", "parameters d", "rounds, in percent")
+    for column, (title, label) in enumerate(zip(titles, labels, strict=True)):
+        axes[0, column].set_title(title)
+        axes[1, column].set_xlabel(label)
     axes[0, 0].set_ylabel("CPU seconds a round")
     axes[1, 0].set_ylabel("MB beyond the updates")
-    axes[1, 2].set_ylabel("MB remembered")
-    axes[0, 0].legend(fontsize=7)
-    axes[0, 2].legend(fontsize=7)
+    axes[1, 3].set_ylabel("MB remembered")
+    figure.legend(*axes[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=8, fontsize=8)
+    axes[0, 3].legend(fontsize=7)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
 
