@@ -1,7 +1,7 @@
 """Measures the default filter, `Guard`, under many attacks, compared with plain averaging and with an oracle.
 
-    python benchmarks/guard.py [--groups first-round examples third-round honest poisoned small kinds few-classes
-                                         convolutions mnist cifar10]
+    python benchmarks/guard.py [--groups first-round examples third-round honest poisoned many small kinds
+                                         few-classes convolutions mnist cifar10]
                                [--seeds 40 41 42] [--filters guard] [--rounds 50] [--device cuda] [--jobs 12]
                                [--data-dir DIR] [--out guard.sqlite] [--csv results/guard.csv]
                                [--table-only] [--dry-run]
@@ -16,6 +16,7 @@ examples      the same 20 to 80% of the clients attack from round 1 on; the serv
 third-round   different clients attack in each round from round 3 on, 20 to 80% of them; no examples
 honest        no attack, in 64 settings: partitions, optimizers, epochs, numbers of clients, clients per round
 poisoned      10 or 30% of the clients have flipped labels or a backdoor, from round 1 or 3 on; 0 or 100 examples
+many          1,000 clients, 100 of them a round: sign-flip from round 1 on, also by attackers with new ids each round
 small         the dataset digits with 10, 20 and 30 clients, attacks from round 1 on; 0 or 100 examples
 kinds         images, a table, text and points: no attack in 128 settings, and 20 or 60% attack from round 1 or 3 on
 few-classes   points of 2 to 6 classes, in 128 settings: no attack, many clients have one class
@@ -198,6 +199,15 @@ def poisoned() -> Iterator[tuple[Cell, Table]]:
         yield attacked("poisoned", "fashion-mnist", FASHION, threat, examples)
 
 
+def many() -> Iterator[tuple[Cell, Table]]:
+    base: Table = {**FASHION, "federation": {"num_clients": 1000, "clients_per_round": 0.1}}
+    for setting, sybils in (("1000 clients, 100 a round", False), ("the same, new ids in each round", True)):
+        for fraction, examples in product((0.2, 0.6), (0, 100)):
+            attack: Table = {"attack": {"name": "sign-flip"}, "sybils": sybils}
+            threat: Table = {**attack, "fraction": fraction, "start": 1, "rotating": False}
+            yield attacked("many", f"fashion-mnist, {setting}", base, threat, examples)
+
+
 def small() -> Iterator[tuple[Cell, Table]]:
     attacks = ({"name": "sign-flip"}, *PULLS[1:2], {"name": "ipm"}, {"name": "lie"})
     for clients in (10, 20, 30):
@@ -320,6 +330,7 @@ GROUPS = {
     "third-round": third_round,
     "honest": honest,
     "poisoned": poisoned,
+    "many": many,
     "small": small,
     "kinds": kinds,
     "few-classes": few_classes,
