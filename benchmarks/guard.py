@@ -16,7 +16,7 @@ examples      the same 20 to 80% of the clients attack from round 1 on; the serv
 third-round   different clients attack in each round from round 3 on, 20 to 80% of them; no examples
 honest        no attack, in 64 settings: partitions, optimizers, epochs, numbers of clients, clients per round
 poisoned      10 or 30% of the clients have flipped labels or a backdoor, from round 1 or 3 on; 0 or 100 examples
-many          1,000 clients, 100 of them a round: sign-flip from round 1 on, also by attackers with new ids each round
+many          1,000 clients, 100 a round: sign-flip from round 1 on, also by attackers with new ids in each round
 small         the dataset digits with 10, 20 and 30 clients, attacks from round 1 on; 0 or 100 examples
 kinds         images, a table, text and points: no attack in 128 settings, and 20 or 60% attack from round 1 or 3 on
 few-classes   points of 2 to 6 classes, in 128 settings: no attack, many clients have one class

@@ -14,6 +14,7 @@ import array_api_compat
 
 from flanders.arrays import Array, without_graph
 from flanders.checks import InputError
+from flanders.layers import tensors_of
 
 Model = Mapping[str, Array] | Sequence[Array]
 """The arrays of one model: a table of arrays by name, or a list of arrays."""
@@ -76,7 +77,7 @@ def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
     {'weight': array([[1., 2.]]), 'steps': array([3])}
     """
     pattern = named_arrays(like)
-    sizes = layers_of(like)
+    sizes = {name: math.prod(array.shape) for name, array in pattern.items()}
     if getattr(vector, "shape", None) != (sum(sizes.values()),):
         given = tuple(getattr(vector, "shape", ())) or type(vector).__name__
         raise InputError(
@@ -95,13 +96,18 @@ def unpack(vector: Array, like: Model) -> dict[str, Array] | list[Array]:
 def layers_of(model: Model) -> dict[str, int]:
     """Return the name and the size of each array of a model, as the table that a `Defense` takes as `layers=`.
 
+    The names of a `state_dict` tell which arrays belong to the same layer. The arrays of a list get such names by
+    their shapes.
+
     Examples
     --------
     >>> import numpy as np
     >>> layers_of({"fc.weight": np.zeros((2, 3)), "fc.bias": np.zeros(2)})
     {'fc.weight': 6, 'fc.bias': 2}
+    >>> layers_of([np.zeros((4, 3)), np.zeros(4), np.zeros((2, 4)), np.zeros(2)])
+    {'0.weight': 12, '0.bias': 4, '2.weight': 8, '2.bias': 2}
     """
-    return {name: math.prod(array.shape) for name, array in named_arrays(model).items()}
+    return tensors_of({name: tuple(array.shape) for name, array in named_arrays(model).items()})
 
 
 def named_arrays(model: Model) -> dict[str, Array]:

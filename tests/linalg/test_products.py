@@ -71,6 +71,9 @@ def test_squares_are_added_up_for_each_input_of_a_layer(start, outputs, inputs, 
     layer = (rows - center)[:, start : start + outputs * inputs].reshape(6, outputs, inputs)
     found = squares_by_input(convert(rows), convert(center), start, outputs, inputs)
     np.testing.assert_allclose(found, (layer**2).sum(axis=1), rtol=1e-10)
+    layer = layer.reshape(6, inputs, outputs)
+    found = squares_by_input(convert(rows), convert(center), start, outputs, inputs, by_input=True)
+    np.testing.assert_allclose(found, (layer**2).sum(axis=2), rtol=1e-10)
 
 
 @pytest.mark.parametrize("d", WIDTHS)

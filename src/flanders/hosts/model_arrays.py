@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from flanders.arrays import Array
 from flanders.checks import InputError
+from flanders.layers import tensors_of
 
 VARIANCE = "running_var"
 """In PyTorch, the name of a buffer that holds variances ends with this word."""
@@ -146,7 +147,7 @@ class HostArrays:
     @property
     def size(self) -> int:
         """The length of the flat vector."""
-        return sum(self.layers.values())
+        return sum(array.size for array in self.arrays if array.scored)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,8 +156,8 @@ class HostArrays:
 
     @property
     def layers(self) -> dict[str, int]:
-        """How many numbers each scored array holds, by its name."""
-        return {array.name: array.size for array in self.arrays if array.scored}
+        """How many numbers each scored array holds, by a name that tells its layer; see `tensors_of`."""
+        return tensors_of({array.name: array.shape for array in self.arrays if array.scored})
 
     def scored(self, record: Mapping[str, Array]) -> Iterator[tuple[HostArray, Vector]]:
         """Yield the description and the numbers of each scored array of a model."""
@@ -182,7 +183,7 @@ class HostArrays:
 
     def float_type(self, record: Mapping[str, Array]) -> np.dtype[np.floating]:
         """Return float64 if one of the scored arrays in `record` is float64, else float32."""
-        wide = any(np.dtype(record[name].dtype) == np.float64 for name in self.layers)
+        wide = any(np.dtype(record[array.name].dtype) == np.float64 for array in self.arrays if array.scored)
         return np.dtype(np.float64 if wide else np.float32)
 
     def difference(self, record: Mapping[str, Array]) -> str:

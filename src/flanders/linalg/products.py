@@ -183,21 +183,26 @@ def squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:
     return np.asarray(to_numpy(total), dtype=np.float64)
 
 
-def squares_by_input(matrix: Array, center: Array | None, start: int, outputs: int, inputs: int) -> FloatMatrix:
+def squares_by_input(
+    matrix: Array, center: Array | None, start: int, outputs: int, inputs: int, *, by_input: bool = False
+) -> FloatMatrix:
     """Return, for each row and each input of a layer, the sum of the squared weights of this input, `(m, inputs)`.
 
-    The layer is in the columns from `start` on. Each of its outputs has a weight for each input, and the weights of
-    an output are neighbours. `center` is subtracted from each row first.
+    The layer is in the columns from `start` on. Each of its outputs has a weight for each input. The weights of an
+    output are neighbours, or with `by_input` those of an input. `center` is subtracted from each row first.
     """
     layer = slice(start, start + outputs * inputs)
     matrix, center = on_host(matrix[:, layer]), None if center is None else on_host(center[layer])
     xp, m = array_api_compat.array_namespace(matrix), matrix.shape[0]
-    width = inputs * max(1, block_size(matrix) // (m * inputs))
+    group = outputs if by_input else inputs
+    width = group * max(1, block_size(matrix) // (m * group))
     columns = [slice(first, min(first + width, outputs * inputs)) for first in range(0, outputs * inputs, width)]
-    total: Array = 0.0
-    for block in centred_blocks([matrix], center, columns):
-        total = total + xp.sum(xp.reshape(block * block, (m, -1, inputs)), axis=1)
-    return np.asarray(to_numpy(total), dtype=np.float64)
+    squares = (xp.reshape(block * block, (m, -1, group)) for block in centred_blocks([matrix], center, columns))
+    if by_input:
+        found = xp.concat([xp.sum(of_inputs, axis=2) for of_inputs in squares], axis=1)
+    else:
+        found = sum(xp.sum(of_outputs, axis=1) for of_outputs in squares)
+    return np.asarray(to_numpy(found), dtype=np.float64)
 
 
 def rough_squared_norms(matrix: Array, center: Array | None = None) -> FloatVector:

@@ -42,6 +42,16 @@ def test_clients_that_learn_a_trigger_are_dropped_in_the_first_round(filter_, b)
     assert f"the same holds for {b - 1} other clients" in outcome.reasons[0]
 
 
+def test_a_trigger_is_found_if_the_weights_of_an_input_are_neighbours():
+    updates = steps(60, range(6))
+    weights = updates[:, : INPUTS * OUTPUTS].reshape(60, OUTPUTS, INPUTS)
+    updates[:, : INPUTS * OUTPUTS] = weights.transpose(0, 2, 1).reshape(60, -1)
+    layers = {name.replace("weight", "kernel"): size for name, size in LAYERS.items()}
+    outcome = Defense(Guard())(updates, global_model=np.zeros(D), layers=layers)
+    assert outcome.dropped == tuple(range(6))
+    assert "from input 5" in outcome.reasons[0]
+
+
 def test_a_trigger_in_two_pieces_is_found_piece_by_piece():
     updates = steps(60)
     weights = updates[:, : INPUTS * OUTPUTS].reshape(60, OUTPUTS, INPUTS)

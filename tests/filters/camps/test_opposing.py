@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from filters.camps.federation import LAYERS, D, cosines_of, honest, towards_the_common, turned, unit, world
-from flanders import Defense, Guard
+from flanders import Defense, Guard, layers_of
 from flanders.filters.camps.opposing import (
     CLEAR,
     FEWEST,
@@ -140,3 +140,16 @@ def test_the_server_stops_a_majority_of_a_small_federation():
     updates = turned(10, 6, 1)
     outcome = Defense(Guard(), evaluate=towards_the_common)(updates, layers=LAYERS, root=world()[0])
     assert outcome.dropped == (0, 1, 2, 3, 4, 5)
+
+
+def test_a_plain_list_of_arrays_is_judged_like_arrays_with_names():
+    def reasons(layers):
+        defense = Defense(Guard())
+        return [defense(turned(10, 2, seed), global_model=np.zeros(D), layers=layers).reasons for seed in range(4)]
+
+    shapes = [(20, 145), (20,), (10, 7), (10,)]
+    plain = layers_of([np.zeros(shape) for shape in shapes])
+    assert list(plain.values()) == list(LAYERS.values())
+    assert reasons(plain) == reasons(LAYERS)
+    assert [*reasons(plain)[-1]] == [0, 1]
+    assert reasons(plain) != reasons(None)

@@ -90,7 +90,8 @@ def input_shares(round_: Round) -> InputShares | None:
     layer = layers[0]
     if layer.inputs < FEWEST_INPUTS or layer.inputs * len(round_.clients) > MOST_SHARES:
         return None
-    squares = squares_by_input(round_.updates, round_.global_model, layer.start, layer.outputs, layer.inputs)
+    size = layer.outputs, layer.inputs
+    squares = squares_by_input(round_.updates, round_.global_model, layer.start, *size, by_input=layer.by_input)
     shares = squares / np.maximum(squares.sum(axis=1, keepdims=True), 1e-300)
     return InputShares(layer, np.log(shares + LEAST_SHARE / layer.inputs))
 

@@ -27,7 +27,7 @@ from flanders.filters.camps.directions import (
 )
 from flanders.filters.camps.splitting import PER_CLIENT, PER_CLIENT_OF_NATURE
 from flanders.filters.fingerprint.questions import FINGERPRINT, LENGTH, Answers
-from flanders.layers import last_layer_of
+from flanders.layers import last_layer_of, owner_of
 from flanders.linalg.products import gram, lengths_of_gram, projections
 from flanders.round import ClientId, Round
 
@@ -176,7 +176,7 @@ def parts_of(round_: Round, products: FloatMatrix, common: Array | None) -> Part
         pieces = ((products, slice(None)), (of_last, last), (products - of_last, slice(None, start)))
         found.append(tuple(cosines_with_direction(round_, own, v, columns) for own, columns in pieces))
     assert round_.layers is not None  # otherwise `start` would be 0
-    named = "." in list(round_.layers)[-1]
+    named = bool(owner_of(list(round_.layers)[-1]))
     names = (WHOLE, "the last layer", "the first layers")
     return Parts(names, (products, of_last, products - of_last), found[0], found[1], named)
 
