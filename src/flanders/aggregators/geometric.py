@@ -129,8 +129,7 @@ class CenteredClipping(Aggregator):
 
     def __post_init__(self) -> None:
         check_number("CenteredClipping", "iterations", self.iterations, 1, whole=True)
-        if self.radius is not None:
-            check_number("CenteredClipping", "radius", self.radius, 0)
+        check_number("CenteredClipping", "radius", self.radius, 0, optional=True)
 
     @property
     def shows_bad_rows(self) -> bool:

@@ -130,8 +130,7 @@ def _entrants(table: Table, place: str) -> list[Entrant]:
         raise InputError(f"{where}: `paper` must be one line of at most {LONGEST_PAPER} characters.")
     if not isinstance(reference, bool):
         raise InputError(f"{where}: `reference` must be true or false. Got {reference!r} instead.")
-    if largest is not None:
-        check_number(where, "largest_b", largest, 0, whole=True)
+    check_number(where, "largest_b", largest, 0, whole=True, optional=True)
     variants = [(key == "told", table[key]) for key in ("untold", "told") if key in table]
     if not variants:
         raise InputError(f'{where} needs `untold`, `told` or both, e.g. untold = {{ filter = "my-filter" }}.')

@@ -53,8 +53,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("chunk", "checkpoint_every", "threads"):
-            if getattr(self, name) is not None:
-                check_number("run", name, getattr(self, name), 1, whole=True)
+            check_number("run", name, getattr(self, name), 1, whole=True, optional=True)
 
     @classmethod
     def from_json(cls, text: str) -> Options:

@@ -65,8 +65,7 @@ class Backdoor(DataPoison):
         check_number(name, "target", self.target, 0, whole=True)
         check_number(name, "size", self.size, 1, whole=True)
         check_number(name, "share", self.share, 0, 1)
-        if self.boost is not None:
-            check_number(name, "boost", self.boost, 0)
+        check_number(name, "boost", self.boost, 0, optional=True)
 
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
