@@ -27,8 +27,8 @@ from flanders.filters.filter import checked_rows, checked_scores
 from flanders.filters.long_updates import too_long
 from flanders.linalg.products import usable_rows
 from flanders.outcome import Outcome
-from flanders.plain_text import printable
-from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.plain_text import first_few, printable
+from flanders.record import STAYS, ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, Evaluate, Round, check_matrix, check_same_size
 from flanders.state import load_state, save_state
 
@@ -66,7 +66,7 @@ def defend(
     """
     usable = usable_clients(round_)
     if usable.size == 0:
-        note = "no client sent a usable model: the global model stays"
+        note = f"no client sent a usable model: {STAYS}"
         return _outcome(round_, copied(round_.global_model), usable, usable, None, state, note)
     seen = round_.take(usable)  # what the filter sees
     scores, reasons, note = None, {}, ""
@@ -79,15 +79,15 @@ def defend(
             kept = checked_rows(filter, filter.select(scores), usable.size)
     except NUMERICAL as error:  # clients may send numbers for which the computation fails
         kept = np.arange(0)
-        note = f"{type(filter).__name__} cannot judge this round ({error}): the global model stays"
+        note = f"{type(filter).__name__} cannot judge this round ({error}): {STAYS}"
     judged, model = scores is not None and not scores.provisional, None
     if kept.size:
         try:
             model = (aggregate if judged or fallback is None else fallback)(usable[kept])
         except NUMERICAL as error:
-            kept, note = np.arange(0), f"the kept models cannot be aggregated ({error}): the global model stays"
+            kept, note = np.arange(0), f"the kept models cannot be aggregated ({error}): {STAYS}"
     if kept.size == 0:
-        note = note or "the filter kept nobody: the global model stays"
+        note = note or f"the filter kept nobody: {STAYS}"
         if scores is not None and scores.note:
             note = f"{note}; {scores.note}"
         after = _amended(filter, state, seen, kept, round_.global_model, scores)
@@ -113,10 +113,9 @@ def usable_clients(round_: Round) -> IntVector:
     """Return the indices of the rows that are finite and not so large that squared distances would overflow."""
     fine = usable_rows(round_.updates)
     if not fine.all():
-        bad = np.flatnonzero(~fine)
-        names = ", ".join(printable(round_.clients[i], LONGEST_NAME) for i in bad[:MOST_NAMED])
-        more = f" and {bad.size - MOST_NAMED} more" if bad.size > MOST_NAMED else ""
-        log.warning("left out before scoring, %s: clients %s%s", UNUSABLE, names, more)
+        bad = [round_.clients[i] for i in np.flatnonzero(~fine)]
+        names = first_few(bad, MOST_NAMED, lambda client: printable(client, LONGEST_NAME))
+        log.warning("left out before scoring, %s: clients %s", UNUSABLE, names)
     return np.flatnonzero(fine)
 
 

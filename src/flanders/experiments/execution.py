@@ -20,6 +20,7 @@ from flanders.experiments.progress import watching
 from flanders.experiments.run_callbacks import GridCallbacks, Make
 from flanders.experiments.shared_gpu import sharing_gpu
 from flanders.experiments.workers import Interrupt, run_grid
+from flanders.plain_text import first_few
 from flanders.report.text import print_summaries
 from flanders.results.labels import short_labels
 from flanders.results.run import FLOWER, Options
@@ -198,8 +199,7 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
     for s in failed:
         problems.setdefault(str(s.error), []).append(s.id)
     for problem, failed_ids in problems.items():
-        more = f" and {len(failed_ids) - SHOWN} more" if len(failed_ids) > SHOWN else ""
-        print(f"failed: {', '.join(failed_ids[:SHOWN])}{more}: {problem}", file=sys.stderr)
+        print(f"failed: {first_few(failed_ids, SHOWN)}: {problem}", file=sys.stderr)
     if stop.signal is not None:
         saved = sum(s.rounds for s in summaries)
         print(

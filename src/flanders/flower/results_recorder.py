@@ -136,15 +136,15 @@ class Recorder:
             self._known[asked.client] = asked.node
         self._known = newest_entries(self._known, {})
 
-    def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
+    def tell(self, record: RoundRecord, nodes: Nodes, *, warn: bool) -> None:
         """Log a round and write it to the results file.
 
-        The log entry is a warning if `alarm` is set, or if a client was dropped, was refused or did not reply.
+        The log entry is a warning if `warn` is set, or if a client was dropped, was refused or did not reply.
         """
         self.settle()
         self.last, self.details[record.number], self._untold = record, details_of(record, nodes), True
         self.details.pop(record.number - ROUNDS_IN_DETAIL, None)
-        unusual = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
+        unusual = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or warn
         log(WARNING if unusual else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
         self.open()
         self._write(record)
