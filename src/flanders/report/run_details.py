@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flanders.record import Fate
 from flanders.results.schema import reading
-from flanders.round import ClientId
+from flanders.round import ClientId, sort_key
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _clients(connection: sqlite3.Connection, id_: str) -> list[ClientDetails]:
         ClientDetails(client, rounds[client], counts.total(), dict(counts.most_common()), _typical(reasons[client]))
         for client, counts in fates.items()
     ]
-    return sorted(details, key=lambda row: (-row.not_kept, isinstance(row.client, str), row.client))
+    return sorted(details, key=lambda row: (-row.not_kept, sort_key(row.client)))
 
 
 def _typical(reasons: list[str]) -> str:
