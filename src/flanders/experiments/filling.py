@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from flanders.aggregators import Aggregator, PreAggregator
 from flanders.aggregators.aggregator import Chain
 from flanders.checks import InputError, did_you_mean
-from flanders.experiments.kinds import Allowed, Hint, allowed_by, fields_of, hints_of, is_required
+from flanders.experiments.annotations import Allowed, Hint, allowed_by, fields_of, hints_of, is_required
 from flanders.registry import Registry
 from flanders.results.tree import Table
 

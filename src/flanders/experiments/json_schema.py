@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from flanders.choices import KINDS, AnyRegistry, registry
+from flanders.experiments.annotations import Allowed, Hint, allowed_by, fields_of, hints_of
 from flanders.experiments.filling import COUNTS, NONE, PREAGGREGATORS
-from flanders.experiments.kinds import Allowed, Hint, allowed_by, fields_of, hints_of
 from flanders.registry import first_paragraph
 from flanders.simulation.setting import Data, Setting
 
