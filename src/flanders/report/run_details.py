@@ -83,9 +83,8 @@ def read_run_details(path: Path, id_: str) -> RunDetails:
 def _rounds(connection: sqlite3.Connection, id_: str) -> list[RoundDetails]:
     fates: dict[int, dict[str, int]] = defaultdict(dict)
     query = "SELECT round, fate, count(*) FROM client WHERE run = ? GROUP BY round, fate"
-    counts = {(number, fate): count for number, fate, count in connection.execute(query, (id_,))}
-    for number in {number for number, _ in counts}:
-        fates[number] = {str(fate): counts[number, fate] for fate in Fate if (number, fate) in counts}
+    for number, fate, count in connection.execute(query, (id_,)):
+        fates[number][fate] = count
     truth = {
         number: (caught, missed)
         for number, caught, missed in connection.execute(

@@ -85,11 +85,11 @@ def conduct(
     *,
     dataset: str,
     seeds: int,
-    attacks: Sequence[str] = (),
-    overrides: Sequence[str] = (),
+    attacks: Sequence[str],
+    overrides: Sequence[str],
     changes: OptionChanges,
-    workforce: Workforce = HERE,
-    format: str = "png",
+    workforce: Workforce,
+    format: str,
 ) -> int:
     """Carry out those runs of a study that are not done yet. Return the exit code of the command.
 
