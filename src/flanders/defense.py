@@ -142,7 +142,7 @@ class Defense:
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
         """Return the model that an aggregator makes of some rows of a round. Store the aggregator's memory."""
-        name = "+".join(names_of_parts(aggregator))
+        name = memory_key(aggregator)
         model, memory = aggregator.step(self._aggregation.get(name), round_.take(rows), self._rng)
         check_model(aggregator, model, round_)
         if memory is not None:
@@ -165,7 +165,7 @@ class Defense:
         kept = np.arange(m) if scores is None else checked_rows(self.filter, self.filter.select(scores), m)
         if kept.size == 0:
             return copied(round_.global_model)
-        memory = self._aggregation.get("+".join(names_of_parts(self.aggregator)))
+        memory = self._aggregation.get(memory_key(self.aggregator))
         return self.aggregator.step(memory, seen.take(kept), rng)[0]
 
     def _aggregate_with(self, aggregator: Aggregator, round_: Round) -> Aggregate:
@@ -205,11 +205,11 @@ class Defense:
         return f"Defense({self.filter}, {self.aggregator}, fallback={self.fallback})"
 
 
-def names_of_parts(aggregator: Aggregator) -> list[str]:
-    """Return the class names of an aggregator and of the pre-aggregators in front of it."""
+def memory_key(aggregator: Aggregator) -> str:
+    """Return the key in `DefenseState.aggregation`: the class names of an aggregator and its pre-aggregators."""
     if isinstance(aggregator, Chain):
-        return [type(aggregator.first).__name__, *names_of_parts(aggregator.then)]
-    return [type(aggregator).__name__]
+        return f"{type(aggregator.first).__name__}+{memory_key(aggregator.then)}"
+    return type(aggregator).__name__
 
 
 def described(filter: Filter[Any]) -> str:

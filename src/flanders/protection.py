@@ -58,7 +58,7 @@ def defend(
     usable = usable_clients(round_)
     if usable.size == 0:
         note = f"no client sent a usable model: {STAYS}"
-        return _outcome(round_, copied(round_.global_model), usable, usable, None, state, note)
+        return _outcome(round_, copied(round_.global_model), usable, usable, None, state, note, {})
     seen = round_.take(usable)  # what the filter sees
     scores, reasons, note = None, {}, ""
     try:
@@ -78,15 +78,12 @@ def defend(
         except NUMERICAL as error:
             kept, note = np.arange(0), f"the kept models cannot be aggregated ({error}): {STAYS}"
     if kept.size == 0:
-        note = note or f"the filter kept nobody: {STAYS}"
-        if scores is not None and scores.note:
-            note = f"{note}; {scores.note}"
-        after = _amended(filter, state, seen, kept, round_.global_model, scores)
-        return _outcome(round_, copied(round_.global_model), kept, usable, scores, after, note)
+        model, reasons, note = copied(round_.global_model), {}, note or f"the filter kept nobody: {STAYS}"
+    elif not judged:
+        note = NO_SCORES if scores is None and not reasons else FIRST_LOOK
+    if scores is not None:
+        note = "; ".join(part for part in (note, scores.note) if part)
     after = _amended(filter, state, seen, kept, model, scores)
-    note = "" if judged else NO_SCORES if scores is None and not reasons else FIRST_LOOK
-    if scores is not None and scores.note:
-        note = f"{note}; {scores.note}" if note else scores.note
     reasons = {int(usable[row]): why for row, why in reasons.items()}
     return _outcome(round_, model, usable[kept], usable, scores, after, note, reasons)
 
@@ -118,36 +115,21 @@ def _outcome(
     scores: Scores | None,
     state: object,
     note: str,
-    reasons: Mapping[int, str] | None = None,
+    reasons: Mapping[int, str],
 ) -> Outcome:
     """Return the outcome. If there are no scores, `reasons` says why rows are dropped; `note` is the default."""
     if kept.size == 0:
         log.warning("%s", note)
-    why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
-    records = _records(round_, kept, usable, scores, why)
-    return Outcome(model, kept, records, scores, state, note)
-
-
-def _records(
-    round_: Round, kept: IntVector, usable: IntVector, scores: Scores | None, reasons: Mapping[int, str]
-) -> tuple[ClientRecord, ...]:
-    """Return what happened to the client of each row."""
     place_in_scores = {int(row): i for i, row in enumerate(usable)}
     kept_rows = set(kept.tolist())
     records = []
     for row, client in enumerate(round_.clients):
         i, weight = place_in_scores.get(row), float(round_.weights[row])
-        if i is None:
-            records.append(ClientRecord(client, Fate.REFUSED, reason=UNUSABLE, weight=weight))
-            continue
-        fate = Fate.KEPT if row in kept_rows else Fate.DROPPED
-        if scores is None:
-            reason = "" if row in kept_rows else reasons[row]
-            records.append(ClientRecord(client, fate, reason=reason, weight=weight))
-            continue
-        score = float(scores.values[i])
-        chance = math.nan if scores.probabilities is None else float(scores.probabilities[i])
-        words = scores.reasons[i] if i < len(scores.reasons) else ""
-        reason = "" if row in kept_rows else words or f"score {score:.4g}"
+        fate = Fate.REFUSED if i is None else Fate.KEPT if row in kept_rows else Fate.DROPPED
+        score, chance, why = math.nan, math.nan, UNUSABLE if i is None else reasons.get(row, note)
+        if i is not None and scores is not None:
+            score, why = float(scores.values[i]), scores.reasons[i] if i < len(scores.reasons) else ""
+            chance = math.nan if scores.probabilities is None else float(scores.probabilities[i])
+        reason = "" if fate is Fate.KEPT else why or f"score {score:.4g}"
         records.append(ClientRecord(client, fate, score, chance, reason, weight))
-    return tuple(records)
+    return Outcome(model, kept, tuple(records), scores, state, note)
