@@ -11,6 +11,7 @@ from flanders.extras import MissingExtra, needing
 NEEDS = [
     ("import flanders.flower", "flwr", "flower"),
     ("import flanders.flower.legacy", "flwr", "flower"),
+    ("import flanders.nvflare", "nvflare", "nvflare"),
     ("import flanders.simulation", "torch", "sim"),
     ("import flanders.simulation", "threadpoolctl", "sim"),
     ("import flanders.models", "torch", "sim"),

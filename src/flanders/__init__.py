@@ -42,7 +42,7 @@ from flanders.attacks import Attack, View
 from flanders.buffered import AsyncRounds
 from flanders.catalog import AGGREGATORS, ATTACKS, FILTERS, LOOKS, PREAGGREGATORS
 from flanders.checks import InputError
-from flanders.defense import Defense, defend
+from flanders.defense import Defense
 from flanders.filters import (
     Afa,
     Als,
@@ -73,6 +73,7 @@ from flanders.filters import (
 )
 from flanders.outcome import Outcome
 from flanders.packing import layers_of, pack, unpack
+from flanders.protection import defend
 from flanders.published.flanders import FlandersReference
 from flanders.published.fldetector import FLDetectorLagged
 from flanders.round import Round

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from flanders.plain_text import printable
-from flanders.record import Fate, RoundRecord
+from flanders.plain_text import first_few, printable
+from flanders.record import STAYS, Fate, RoundRecord
 from flanders.round import ClientId
 
 Streaks = Mapping[ClientId, int]
@@ -124,8 +124,7 @@ def names_in_words(clients: Sequence[ClientId]) -> str:
     >>> names_in_words(["ann", "e\x1b[2Jve", *range(5)])
     'ann, e�[2Jve, 0, 1, 2 and 2 more'
     """
-    shown = ", ".join(printable(client, LONGEST_NAME) for client in clients[:MOST_NAMED])
-    return shown + (f" and {len(clients) - MOST_NAMED} more" if len(clients) > MOST_NAMED else "")
+    return first_few(clients, MOST_NAMED, lambda client: printable(client, LONGEST_NAME))
 
 
 def _any_kept(record: RoundRecord) -> bool:
@@ -141,7 +140,7 @@ def _stayed(record: RoundRecord) -> Alarm | None:
     if record.clients and not _any_kept(record):
         clients = "the only client" if len(record.clients) == 1 else f"none of the {len(record.clients)} clients"
         verb = "was not kept" if len(record.clients) == 1 else "was kept"
-        return Alarm(AlarmKind.KEPT_NOBODY, record.number, f"{clients} {verb}: the global model stays")
+        return Alarm(AlarmKind.KEPT_NOBODY, record.number, f"{clients} {verb}: {STAYS}")
     if record.stayed:
         why = f": {printable(record.note)}" if record.note else ""
         return Alarm(AlarmKind.MODEL_STAYED, record.number, f"the global model stayed as it was{why}")

@@ -19,7 +19,7 @@ import array_api_compat
 from flanders.arrays import Array, copied, without_graph
 from flanders.checks import InputError, check_instance, check_number
 from flanders.defense import Defense
-from flanders.hosts.claims import MOST_EXAMPLES
+from flanders.hosts.claimed_weights import MOST_EXAMPLES
 from flanders.outcome import Outcome
 from flanders.round import ClientId, check_same_kind
 

@@ -15,13 +15,22 @@ class InputError(ValueError):
 
 
 def check_number(
-    caller: str, name: str, value: Any, low: float, high: float = math.inf, *, whole: bool = False
+    caller: str,
+    name: str,
+    value: Any,
+    low: float,
+    high: float = math.inf,
+    *,
+    whole: bool = False,
+    optional: bool = False,
 ) -> None:
     """Raise an `InputError` unless `value` is a finite number from `low` to `high`.
 
-    With `whole`, `value` must be an integer. For the message, `caller` is the name of a class or function, and
-    `name` is the name of its parameter.
+    With `whole`, `value` must be an integer. With `optional`, None is allowed, too. For the message, `caller` is
+    the name of a class or function, and `name` is the name of its parameter.
     """
+    if optional and value is None:
+        return
     kinds = int | np.integer if whole else int | np.integer | float | np.floating
     right_type = isinstance(value, kinds) and not isinstance(value, bool)
     if not right_type or not low <= value <= high or value == math.inf:

@@ -1,4 +1,4 @@
-"""The function `newest_clients`: limits how many clients a filter or an aggregator remembers."""
+"""Functions that limit how many clients a filter, an aggregator or a wrapper remembers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from flanders.round import ClientId
 
+K = TypeVar("K")
 V = TypeVar("V")
 
 ROUNDS_OF_CLIENTS, FEWEST_REMEMBERED = 10, 100
@@ -38,5 +39,10 @@ def newest_clients(old: Mapping[ClientId, V], new: Mapping[ClientId, V], m: int)
     >>> len(after), after["old3"], "old0" in after
     (100, 1, False)
     """
-    both = {client: value for client, value in old.items() if client not in new} | dict(new)
-    return dict(list(both.items())[-most_remembered(m, len(old)) :])
+    return newest_entries(old, new, most_remembered(m, len(old)))
+
+
+def newest_entries(old: Mapping[K, V], new: Mapping[K, V], most: int) -> dict[K, V]:
+    """Return `old` updated with `new`. If there are more than `most` entries, the oldest are left out."""
+    both = {key: value for key, value in old.items() if key not in new} | dict(new)
+    return dict(list(both.items())[-most:])

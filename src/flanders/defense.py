@@ -1,18 +1,16 @@
-"""The function `defend` protects one round. The class `Defense` protects one round after the other.
+"""The class `Defense`, which protects one round after the other.
 
-To protect a round means to let a filter drop suspicious clients, and to aggregate the models of the other clients.
-The models of a round are an array with a row for each client.
+It remembers what its filter and its aggregator need from one round to the next. The module `protection` has what
+happens in a single round.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import logging
-import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,145 +20,14 @@ from flanders.arrays import Array, IntVector, copied
 from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.checks import InputError, check_instance
 from flanders.defense_state import DefenseState
-from flanders.filters import Filter, Guard, Scores
+from flanders.filters import Filter, Guard
 from flanders.filters.filter import checked_rows, checked_scores
-from flanders.filters.long_updates import too_long
 from flanders.linalg.products import usable_rows
 from flanders.outcome import Outcome
-from flanders.plain_text import printable
-from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.protection import NUMERICAL, Aggregate, defend
+from flanders.record import RoundRecord
 from flanders.round import ClientId, Evaluate, Round, check_matrix, check_same_size
 from flanders.state import load_state, save_state
-
-S = TypeVar("S")
-log = logging.getLogger("flanders")
-
-Aggregate = Callable[[IntVector], Array]
-"""A function that takes the indices of the kept rows and returns the new global model."""
-NUMERICAL = (np.linalg.LinAlgError, ArithmeticError)
-"""The errors that a filter or an aggregator raises if a computation fails, e.g. if an equation has no solution."""
-NO_SCORES = "no scores yet: all usable models were aggregated"
-"""The note of a round in which the filter gives no scores, and no update is too long."""
-FIRST_LOOK = "too little is known yet: only clients that stand out from the rest are dropped"
-"""The note of a round in which the filter knows too little to judge, but can drop clients that stand out."""
-UNUSABLE = "values not finite, or too large"
-"""The reason why a client's model is left out before the filter sees it."""
-MOST_NAMED, LONGEST_NAME = 20, 80
-"""The most clients that a line of the log names, and the most characters of each name, so that lines stay short."""
-
-
-def defend(
-    filter: Filter[S],
-    state: S,
-    round_: Round,
-    aggregate: Aggregate,
-    fallback: Aggregate | None = None,
-) -> Outcome:
-    """Protect one round: score the clients, select which to keep, aggregate their models, remember the round.
-
-    `state` is the filter's memory. `aggregate` takes the indices of the kept rows and returns the new model.
-    `fallback` is used instead of `aggregate` while the filter knows too little to judge. A row is left out before
-    the filter sees it if it has values that are not finite, or too large to compute with. If the filter gives no
-    scores, a row is dropped only if it is much farther from the global model than most rows. If nobody is kept, or
-    a computation of the filter or the aggregator fails, the global model stays as it is.
-    """
-    usable = usable_clients(round_)
-    if usable.size == 0:
-        note = "no client sent a usable model: the global model stays"
-        return _outcome(round_, copied(round_.global_model), usable, usable, None, state, note)
-    seen = round_.take(usable)  # what the filter sees
-    scores, reasons, note = None, {}, ""
-    try:
-        scores = checked_scores(filter, filter.score(state, seen), seen)
-        if scores is None:
-            reasons = too_long(seen)
-            kept = np.setdiff1d(np.arange(usable.size), list(reasons))
-        else:
-            kept = checked_rows(filter, filter.select(scores), usable.size)
-    except NUMERICAL as error:  # clients may send numbers for which the computation fails
-        kept = np.arange(0)
-        note = f"{type(filter).__name__} cannot judge this round ({error}): the global model stays"
-    judged, model = scores is not None and not scores.provisional, None
-    if kept.size:
-        try:
-            model = (aggregate if judged or fallback is None else fallback)(usable[kept])
-        except NUMERICAL as error:
-            kept, note = np.arange(0), f"the kept models cannot be aggregated ({error}): the global model stays"
-    if kept.size == 0:
-        note = note or "the filter kept nobody: the global model stays"
-        if scores is not None and scores.note:
-            note = f"{note}; {scores.note}"
-        after = _amended(filter, state, seen, kept, round_.global_model, scores)
-        return _outcome(round_, copied(round_.global_model), kept, usable, scores, after, note)
-    after = _amended(filter, state, seen, kept, model, scores)
-    note = "" if judged else NO_SCORES if scores is None and not reasons else FIRST_LOOK
-    if scores is not None and scores.note:
-        note = f"{note}; {scores.note}" if note else scores.note
-    reasons = {int(usable[row]): why for row, why in reasons.items()}
-    return _outcome(round_, model, usable[kept], usable, scores, after, note, reasons)
-
-
-def _amended(filter: Filter[S], state: S, seen: Round, kept: IntVector, model: Array, scores: Scores | None) -> S:
-    """Return the filter's memory after a round. If the computation fails, return the memory before the round."""
-    try:
-        return filter.amend(state, seen, kept, model, scores)
-    except NUMERICAL as error:
-        log.warning("%s cannot remember this round (%s)", type(filter).__name__, error)
-        return state
-
-
-def usable_clients(round_: Round) -> IntVector:
-    """Return the indices of the rows that are finite and not so large that squared distances would overflow."""
-    fine = usable_rows(round_.updates)
-    if not fine.all():
-        bad = np.flatnonzero(~fine)
-        names = ", ".join(printable(round_.clients[i], LONGEST_NAME) for i in bad[:MOST_NAMED])
-        more = f" and {bad.size - MOST_NAMED} more" if bad.size > MOST_NAMED else ""
-        log.warning("left out before scoring, %s: clients %s%s", UNUSABLE, names, more)
-    return np.flatnonzero(fine)
-
-
-def _outcome(
-    round_: Round,
-    model: Array,
-    kept: IntVector,
-    usable: IntVector,
-    scores: Scores | None,
-    state: object,
-    note: str,
-    reasons: Mapping[int, str] | None = None,
-) -> Outcome:
-    """Return the outcome. If there are no scores, `reasons` says why rows are dropped; `note` is the default."""
-    if kept.size == 0:
-        log.warning("%s", note)
-    why = dict.fromkeys(range(len(round_.clients)), note) | dict(reasons or {})
-    records = _records(round_, kept, usable, scores, why)
-    return Outcome(model, kept, records, scores, state, note)
-
-
-def _records(
-    round_: Round, kept: IntVector, usable: IntVector, scores: Scores | None, reasons: Mapping[int, str]
-) -> tuple[ClientRecord, ...]:
-    """Return what happened to the client of each row."""
-    place_in_scores = {int(row): i for i, row in enumerate(usable)}
-    kept_rows = set(kept.tolist())
-    records = []
-    for row, client in enumerate(round_.clients):
-        i, weight = place_in_scores.get(row), float(round_.weights[row])
-        if i is None:
-            records.append(ClientRecord(client, Fate.REFUSED, reason=UNUSABLE, weight=weight))
-            continue
-        fate = Fate.KEPT if row in kept_rows else Fate.DROPPED
-        if scores is None:
-            reason = "" if row in kept_rows else reasons[row]
-            records.append(ClientRecord(client, fate, reason=reason, weight=weight))
-            continue
-        score = float(scores.values[i])
-        chance = math.nan if scores.probabilities is None else float(scores.probabilities[i])
-        words = scores.reasons[i] if i < len(scores.reasons) else ""
-        reason = "" if row in kept_rows else words or f"score {score:.4g}"
-        records.append(ClientRecord(client, fate, score, chance, reason, weight))
-    return tuple(records)
 
 
 class Defense:
@@ -275,7 +142,7 @@ class Defense:
 
     def aggregate(self, aggregator: Aggregator, round_: Round, rows: IntVector) -> Array:
         """Return the model that an aggregator makes of some rows of a round. Store the aggregator's memory."""
-        name = "+".join(names_of_parts(aggregator))
+        name = memory_key(aggregator)
         model, memory = aggregator.step(self._aggregation.get(name), round_.take(rows), self._rng)
         check_model(aggregator, model, round_)
         if memory is not None:
@@ -298,7 +165,7 @@ class Defense:
         kept = np.arange(m) if scores is None else checked_rows(self.filter, self.filter.select(scores), m)
         if kept.size == 0:
             return copied(round_.global_model)
-        memory = self._aggregation.get("+".join(names_of_parts(self.aggregator)))
+        memory = self._aggregation.get(memory_key(self.aggregator))
         return self.aggregator.step(memory, seen.take(kept), rng)[0]
 
     def _aggregate_with(self, aggregator: Aggregator, round_: Round) -> Aggregate:
@@ -338,11 +205,11 @@ class Defense:
         return f"Defense({self.filter}, {self.aggregator}, fallback={self.fallback})"
 
 
-def names_of_parts(aggregator: Aggregator) -> list[str]:
-    """Return the class names of an aggregator and of the pre-aggregators in front of it."""
+def memory_key(aggregator: Aggregator) -> str:
+    """Return the key in `DefenseState.aggregation`: the class names of an aggregator and its pre-aggregators."""
     if isinstance(aggregator, Chain):
-        return [type(aggregator.first).__name__, *names_of_parts(aggregator.then)]
-    return [type(aggregator).__name__]
+        return f"{type(aggregator.first).__name__}+{memory_key(aggregator.then)}"
+    return type(aggregator).__name__
 
 
 def described(filter: Filter[Any]) -> str:

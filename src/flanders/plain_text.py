@@ -1,8 +1,12 @@
-"""The function `printable`: makes text that clients have chosen, such as their names, safe to print."""
+"""Functions for text that people read: they make texts of clients safe to print, and lists of names short."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LINE_ENDS = "\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}"
@@ -30,3 +34,15 @@ def printable(text: object, longest: int | None = None) -> str:
         return safe
     ending = (longest - 1) // 2
     return f"{safe[: longest - 1 - ending]}…{safe[len(safe) - ending :]}"
+
+
+def first_few(items: Sequence[T], most: int, text: Callable[[T], str] = str) -> str:
+    """Return the texts of at most `most` items, with commas between them, and how many more items there are.
+
+    Examples
+    --------
+    >>> first_few(["a", "b", "c", "d", "e"], 3, repr)
+    "'a', 'b', 'c' and 2 more"
+    """
+    shown = ", ".join(map(text, items[:most]))
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"

@@ -14,14 +14,15 @@ from enum import StrEnum
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatVector
+from flanders.plain_text import first_few
 from flanders.round import ClientId
 
 PHASES = ("train", "attack", "filter", "aggregate", "evaluate")
 """The phases of a round, in their order. The time of each phase is recorded."""
 DEFENCE_PHASES = ("filter", "aggregate")
 """The phases whose time is spent by the defence."""
-
-
+STAYS = "the global model stays"
+"""The end of notes about a round without a new model."""
 MOST_NAMED, LONGEST_NAME = 12, 20
 """The most clients that `lines_about` names, and the most characters of each name, so that lines stay short."""
 
@@ -73,12 +74,11 @@ def lines_about(clients: Sequence[ClientRecord]) -> list[str]:
     ['kept      1 of 2 clients', 'not kept  eve', 'why       far off']
     """
     unused = [client for client in clients if not client.kept]
-    names = ", ".join(ascii(client.client).strip("'")[:LONGEST_NAME] for client in unused[:MOST_NAMED])
-    more = f" and {len(unused) - MOST_NAMED} more" if len(unused) > MOST_NAMED else ""
+    names = first_few(unused, MOST_NAMED, lambda client: ascii(client.client).strip("'")[:LONGEST_NAME])
     reasons = Counter(client.reason for client in unused).most_common(1)
     return [
         f"kept      {len(clients) - len(unused)} of {len(clients)} clients",
-        f"not kept  {names + more or 'nobody'}",
+        f"not kept  {names or 'nobody'}",
         f"why       {reasons[0][0] if reasons else '-'}",
     ]
 

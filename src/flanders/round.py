@@ -177,9 +177,13 @@ def alike(one: Array, other: Array) -> bool:
 
 
 def by_name(clients: Sequence[ClientId]) -> IntVector:
-    """Return the positions of the clients, sorted by their ids. Ints come before strings."""
-    key = [(type(client).__name__, client) for client in clients]
-    return np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.int64)
+    """Return the positions of the clients, sorted by their ids; see `sort_key`."""
+    return np.array(sorted(range(len(clients)), key=lambda i: sort_key(clients[i])), dtype=np.int64)
+
+
+def sort_key(client: ClientId) -> tuple[bool, ClientId]:
+    """Return the key by which clients are sorted: ints come before strings."""
+    return isinstance(client, str), client
 
 
 def check_matrix(updates: Array) -> tuple[ModuleType, object]:

@@ -491,7 +491,7 @@ def test_in_a_terminal_there_is_a_bar_for_the_grid_and_a_line_for_the_round(monk
 
 
 def test_in_a_pipe_progress_is_a_line_a_run(capsys):
-    with watching(3, 1) as notify:
+    with watching(3, 1, {}) as notify:
         assert notify.ended == 1
     assert capsys.readouterr().err == ""
 

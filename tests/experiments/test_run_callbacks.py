@@ -8,7 +8,7 @@ import pytest
 from flanders import InputError
 from flanders.callbacks import Callback, Command
 from flanders.experiments.events import RoundEnded, RunEnded, RunStarted
-from flanders.experiments.run_callbacks import KINDS, GridCallbacks, parse_callback
+from flanders.experiments.run_callbacks import READERS, GridCallbacks, parse_callback
 from round_records import round_record
 
 SPECS = {name: {"filter": {"name": name}, "federation": {"seed": 0}} for name in ("guard", "krum")}
@@ -108,4 +108,4 @@ def test_the_help_names_every_callback() -> None:
 
     run = next(sub for sub in make_parser().commands if sub.prog.endswith(" run"))
     text = " ".join(run.format_help().split())
-    assert all(name in text for name in KINDS)
+    assert all(name in text for name in READERS)

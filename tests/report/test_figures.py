@@ -91,7 +91,7 @@ def test_both_sides_of_the_score_distributions_have_a_scale(results):
     from flanders.report.run_reading import read_results
 
     compared = ComparedRuns(read_results(results))
-    found = dict(plots.draw_figures(compared, range(len(compared.runs))))
+    found = dict(plots.draw_figures(compared, range(len(compared.runs)), ["score_distributions"]))
     (ax,) = found["score_distributions"].axes
     low, high = ax.get_ylim()
     assert low == -high

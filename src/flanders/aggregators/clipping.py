@@ -57,8 +57,7 @@ class ClippingAndNoise(Aggregator):
     weighted: bool = False
 
     def __post_init__(self) -> None:
-        if self.radius is not None:
-            check_number("ClippingAndNoise", "radius", self.radius, 0)
+        check_number("ClippingAndNoise", "radius", self.radius, 0, optional=True)
         check_number("ClippingAndNoise", "noise", self.noise, 0)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:

@@ -9,8 +9,9 @@ import numpy as np
 from flanders.aggregators.aggregator import Aggregator, check_products, check_root
 from flanders.arrays import Array, copied, rounding_of
 from flanders.checks import check_number
-from flanders.linalg.geometric_median import geometric_median, weiszfeld
+from flanders.linalg.geometric_median import geometric_median
 from flanders.linalg.products import clipped_steps, combine, gram, move, projections, squared_norms
+from flanders.linalg.weiszfeld import weiszfeld
 from flanders.round import Round
 
 FEW = 10
@@ -129,8 +130,7 @@ class CenteredClipping(Aggregator):
 
     def __post_init__(self) -> None:
         check_number("CenteredClipping", "iterations", self.iterations, 1, whole=True)
-        if self.radius is not None:
-            check_number("CenteredClipping", "radius", self.radius, 0)
+        check_number("CenteredClipping", "radius", self.radius, 0, optional=True)
 
     @property
     def shows_bad_rows(self) -> bool:

@@ -59,8 +59,7 @@ class HistoryClipping(Remembering):
     iterations: int = 1
 
     def __post_init__(self) -> None:
-        if self.radius is not None:
-            check_number("HistoryClipping", "radius", self.radius, 0)
+        check_number("HistoryClipping", "radius", self.radius, 0, optional=True)
         check_number("HistoryClipping", "iterations", self.iterations, 1, whole=True)
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, LastStep]:
@@ -123,8 +122,7 @@ class SparseFed(Remembering):
 
     def __post_init__(self) -> None:
         check_number("SparseFed", "share", self.share, 0, 1)
-        if self.radius is not None:
-            check_number("SparseFed", "radius", self.radius, 0)
+        check_number("SparseFed", "radius", self.radius, 0, optional=True)
         check_number("SparseFed", "momentum", self.momentum, 0, 1)
 
     def step(self, memory: object, round_: Round, rng: np.random.Generator) -> tuple[Array, Unapplied]:

@@ -120,8 +120,7 @@ class MultiKrum(ByDistances):
 
     def __post_init__(self) -> None:
         check_number("MultiKrum", "num_malicious", self.num_malicious, 0)
-        if self.keep is not None:
-            check_number("MultiKrum", "keep", self.keep, 1, whole=True)
+        check_number("MultiKrum", "keep", self.keep, 1, whole=True, optional=True)
 
     def aggregate(self, round_: Round, rng: np.random.Generator) -> Array:
         """Return the mean of the selected models."""

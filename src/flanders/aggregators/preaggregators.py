@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.aggregators.aggregator import PreAggregator, check_minority, check_products
+from flanders.arrays import FloatVector
 from flanders.checks import check_number
 from flanders.linalg.neighbours import are_nearest
 from flanders.linalg.products import clip_factors, combine, scaled_around, squared_distances, squared_norms
@@ -134,18 +135,13 @@ class NormClipping(PreAggregator):
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        if self.radius is not None:
-            check_number("NormClipping", "radius", self.radius, 0)
+        check_number("NormClipping", "radius", self.radius, 0, optional=True)
 
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
         """Return the models with clipped displacements."""
-        updates, g = round_.updates, round_.global_model
-        lengths = np.sqrt(squared_norms(updates, g))
+        lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))
         radius = float(np.median(lengths)) if self.radius is None else self.radius
-        factors = clip_factors(lengths, radius)
-        if bool(np.all(factors == 1.0)):
-            return round_
-        return round_.replace(scaled_around(updates, g, factors))
+        return clipped_round(round_, lengths, radius)
 
 
 @dataclass(frozen=True)
@@ -177,12 +173,16 @@ class Arc(PreAggregator):
 
     def prepare(self, round_: Round, rng: np.random.Generator) -> Round:
         """Return the models with clipped displacements."""
-        updates, g = round_.updates, round_.global_model
-        m = updates.shape[0]
+        m = round_.updates.shape[0]
         b = check_minority("Arc", self.num_malicious, m)
-        lengths = np.sqrt(squared_norms(updates, g))
+        lengths = np.sqrt(squared_norms(round_.updates, round_.global_model))
         k = 2 * b * (m - b) // m
-        factors = clip_factors(lengths, float(np.sort(lengths)[m - k - 1]))
-        if bool(np.all(factors == 1.0)):
-            return round_
-        return round_.replace(scaled_around(updates, g, factors))
+        return clipped_round(round_, lengths, float(np.sort(lengths)[m - k - 1]))
+
+
+def clipped_round(round_: Round, lengths: FloatVector, radius: float) -> Round:
+    """Return the round with displacements of at most the length `radius`. `lengths` has their lengths before."""
+    factors = clip_factors(lengths, radius)
+    if bool(np.all(factors == 1.0)):
+        return round_
+    return round_.replace(scaled_around(round_.updates, round_.global_model, factors))

@@ -52,10 +52,8 @@ class ModelReplacement(Attack):
     bound: float | None = None
 
     def __post_init__(self) -> None:
-        if self.boost is not None:
-            check_number("ModelReplacement", "boost", self.boost, 0)
-        if self.bound is not None:
-            check_number("ModelReplacement", "bound", self.bound, 0)
+        check_number("ModelReplacement", "boost", self.boost, 0, optional=True)
+        check_number("ModelReplacement", "bound", self.bound, 0, optional=True)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the scaled models."""

@@ -196,8 +196,7 @@ class KeptSignature(Attack):
     rescale: bool = False
 
     def __post_init__(self) -> None:
-        if self.z is not None:
-            check_number("KeptSignature", "z", self.z, 0)
+        check_number("KeptSignature", "z", self.z, 0, optional=True)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return the shifted honest models."""

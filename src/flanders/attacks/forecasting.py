@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, IntVector, copied
+from flanders.arrays import Array, IntVector, all_finite, copied
 from flanders.attacks.attack import Attack, View
 from flanders.checks import InputError, check_number
 from flanders.linalg.mar import forecast
@@ -92,9 +92,8 @@ class Mar(Attack):
         forecastable = np.array([c in row_of for c in view.clients])
         if not forecastable.any() or columns.size == 0:
             return copied(view.own)
-        xp = array_api_compat.array_namespace(view.own)
         models = [round_.rows(followed, columns) for round_ in history]
-        if not all(bool(xp.all(xp.isfinite(rows))) for rows in models):
+        if not all_finite(*models):
             return copied(view.own)
         # A client without a forecast gets an arbitrary row here. `forecastable` excludes this row.
         forecasts = take_rows(forecast(models), np.array([row_of.get(c, 0) for c in view.clients]))

@@ -14,6 +14,7 @@ import numpy as np
 
 from flanders.arrays import Array, copied
 from flanders.attacks.attack import Attack, Rehearsal, View
+from flanders.attacks.crafting import copies
 from flanders.checks import check_number
 from flanders.linalg.products import mean
 
@@ -82,7 +83,7 @@ class LayerwisePoison(Attack):
         critical = critical_tensors(poisoned, clean, rehearsal, self.enough)
         mixed = self.scale * view.own + max(0.0, 1 - self.scale) * clean[None, :]
         xp = array_api_compat.array_namespace(view.own)
-        rows = xp.tile(clean[None, :], (view.num_malicious, 1))
+        rows = copies(clean, view.num_malicious)
         return spliced(rows, xp.astype(mixed, rows.dtype, copy=False), critical)
 
 

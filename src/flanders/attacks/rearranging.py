@@ -87,8 +87,7 @@ class ByzMean(Attack):
     z: float | None = None
 
     def __post_init__(self) -> None:
-        if self.z is not None:
-            check_number("ByzMean", "z", self.z, 0)
+        check_number("ByzMean", "z", self.z, 0, optional=True)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return a row for each malicious client: first the copies of x_1, then the copies of x_2."""

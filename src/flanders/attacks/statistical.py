@@ -79,8 +79,7 @@ class Lie(Attack):
     z: float | None = None
 
     def __post_init__(self) -> None:
-        if self.z is not None:
-            check_number("Lie", "z", self.z, 0)
+        check_number("Lie", "z", self.z, 0, optional=True)
 
     def craft(self, view: View, rng: np.random.Generator) -> Array:
         """Return b copies of the shifted mean."""

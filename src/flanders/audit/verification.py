@@ -15,7 +15,7 @@ from pathlib import Path
 from flanders.audit.entries import BadEntry, Head, TrailEntry, unseal
 from flanders.audit.segments import lines_of, segments
 from flanders.checks import InputError
-from flanders.plain_text import printable
+from flanders.plain_text import first_few, printable
 
 IN_A_LOG = re.compile(r"audit head (\d{1,15}:[0-9a-f]{64})")
 """Matches the head of the last entry, which the server writes to its log after each round."""
@@ -201,9 +201,8 @@ class _Reading:
         elif (first := next(missing, None)) is not None:
             self.breach(f"round {first} has no entry")
         if unwritten:
-            shown = ", ".join(map(str, unwritten[:MOST_SHOWN]))
-            more = f" and {len(unwritten) - MOST_SHOWN} more" if len(unwritten) > MOST_SHOWN else ""
-            self.note(f"rounds without an entry, since the entry could not be written: {shown}{more}")
+            shown = first_few(unwritten, MOST_SHOWN)
+            self.note(f"rounds without an entry, since the entry could not be written: {shown}")
         if run.model and fields["model_before"] != run.model and not unwritten:
             self.breach(f"round {number} did not start from the global model that round {last} ended with")
         run.last, run.model = number, str(fields["model_after"])

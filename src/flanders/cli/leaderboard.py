@@ -37,7 +37,7 @@ def run_board(options: argparse.Namespace) -> int:
     """
     with needing("sim"):
         from flanders.experiments.execution import run_with_output_to_stderr
-        from flanders.leaderboard.cells import attacks_named, cells_of, chosen_cells, experiments_of
+        from flanders.leaderboard.cells import attacks_named, cells_of, chosen_cells
 
     protocol = read_protocol()
     attacks = ALL if attacks_named(options.where) else options.attacks
@@ -48,7 +48,8 @@ def run_board(options: argparse.Namespace) -> int:
             print(cell.command)
         print(f"{len(cells)} runs.")
         return 0
-    runs = {experiment.id: experiment for experiment in experiments_of(protocol, cells).values()}
+    found = (entrant.experiment(protocol, cell.dataset, cell.case, cell.seed) for cell, entrant in cells)
+    runs = {experiment.id: experiment for experiment in found}  # defences with the same settings share a run
     return run_with_output_to_stderr(
         options.out, list(runs.values()), option_changes(options), workforce_of(options)
     )

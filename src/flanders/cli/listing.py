@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -12,9 +11,7 @@ from collections.abc import Sequence
 from flanders.checks import InputError
 from flanders.choices import registry
 from flanders.registry import REQUIRED, Entry
-
-OUTPUT_WIDTH, NARROWEST = 116, 60
-"""The width of the output in characters if it does not go to a terminal, and the least width in a terminal."""
+from flanders.report.text import terminal_width
 
 
 def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
@@ -54,8 +51,7 @@ def print_listing(kinds: Sequence[str], *, as_json: bool = False) -> None:
 
 
 def _print_entry(entry: Entry, width: int, *, parameters: bool) -> None:
-    columns = max(NARROWEST, shutil.get_terminal_size((OUTPUT_WIDTH, 24)).columns)
-    indent = "  " if entry.family else ""
+    columns, indent = terminal_width(), "  " if entry.family else ""
     summary = entry.summary
     if not parameters:  # shorten the summary to one line
         summary = textwrap.shorten(summary, columns - len(indent) - width - 2, placeholder=" ...")

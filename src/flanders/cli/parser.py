@@ -17,7 +17,7 @@ from flanders.paper.tables import VARIANTS
 from flanders.report.crosstable import METRICS
 from flanders.report.figures import FIGURE_NAMES
 from flanders.report.spread import SPREADS
-from flanders.results.run import FLOWER, SIMULATOR
+from flanders.results.spec_keys import FLOWER, SIMULATOR
 from flanders.studies.grid_studies import QUESTIONS
 
 RESULTS = Path("results.sqlite")

@@ -87,8 +87,7 @@ class DirichletEqual(Partition):
 
     def __post_init__(self) -> None:
         check_number("DirichletEqual", "alpha", self.alpha, 1e-6, 1e9)
-        if self.samples_per_client is not None:
-            check_number("DirichletEqual", "samples_per_client", self.samples_per_client, 1, whole=True)
+        check_number("DirichletEqual", "samples_per_client", self.samples_per_client, 1, whole=True, optional=True)
 
     def assign(self, labels: IntVector, num_clients: int, rng: np.random.Generator) -> IntVector:
         """Draw how many examples of each class each client gets, and give them to the clients."""

@@ -133,7 +133,7 @@ class FlowerPartition(Partition):
         return owners
 
 
-def read_options(text: Any) -> dict[str, Any]:
+def read_options(text: object) -> dict[str, Any]:
     """Return the values of a TOML inline table that is written without its braces."""
     problem = "is not a string"
     if isinstance(text, str):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from flanders.arrays import IntVector
 from flanders.checks import InputError, check_number
@@ -23,7 +23,7 @@ class Partition(ABC):
     dataclass with the method `assign`, and add one line to `PARTITIONS`.
     """
 
-    def split(self, labels: Any, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
+    def split(self, labels: ArrayLike, num_clients: int, rng: np.random.Generator) -> list[IntVector]:
         """Return, for each client, the row numbers of its examples, in random order.
 
         Parameters

@@ -95,7 +95,7 @@ def resource(name: str) -> float:
 
 
 @contextlib.contextmanager
-def connected(gpus_per_run: float | None = None) -> Iterator[Cluster]:
+def connected(gpus_per_run: float | None) -> Iterator[Cluster]:
     """Connect to a Ray cluster until the `with` block ends.
 
     The cluster is on this machine, or it is the one that the environment variable RAY_ADDRESS names.

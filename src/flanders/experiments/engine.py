@@ -14,7 +14,7 @@ from flanders.data import Dataset, Loader
 from flanders.experiments.experiment import Experiment
 from flanders.extras import needing
 from flanders.record import RoundRecord
-from flanders.results.run import FLOWER
+from flanders.results.spec_keys import FLOWER
 from flanders.simulation.simulation import Simulation
 from flanders.simulation.world import find_device
 

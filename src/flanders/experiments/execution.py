@@ -7,7 +7,7 @@ import math
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
@@ -20,9 +20,10 @@ from flanders.experiments.progress import watching
 from flanders.experiments.run_callbacks import GridCallbacks, Make
 from flanders.experiments.shared_gpu import sharing_gpu
 from flanders.experiments.workers import Interrupt, run_grid
+from flanders.plain_text import first_few
 from flanders.report.text import print_summaries
 from flanders.results.labels import short_labels
-from flanders.results.run import FLOWER, Options
+from flanders.results.spec_keys import FLOWER
 from flanders.results.store import Store
 from flanders.results.summary import read_summaries
 
@@ -70,7 +71,7 @@ def run_experiments(
     callbacks: Sequence[Make] = (),
 ) -> int:
     """Add runs to a results file, carry out those of them that are not done, and return the exit code."""
-    changed = [each.with_options(_absolute(replace(each.options, **changes))) for each in experiments]
+    changed = [_absolute(each.with_options(**changes)) for each in experiments]
     datasets = Datasets()
     if not path.exists():  # if data are missing, do not leave an empty results file
         for each in changed:
@@ -122,7 +123,7 @@ def _carry_on(
     jobs = max(1, min(workforce.jobs, len(startable)))
     specs = {each.id: each.canonical for each in startable}
     names = dict(zip(specs, short_labels(list(specs.values())), strict=True))
-    changed = [each.with_options(replace(each.options, **changes)) for each in startable]
+    changed = [each.with_options(**changes) for each in startable]
     stop, died, call_back = Interrupt(), 0, GridCallbacks(callbacks, names, specs)
     try:
         with (
@@ -161,7 +162,7 @@ def _startable(
     startable, refused = [], dict[str, str]()
     for each in experiments:
         try:
-            check(_as_checked_here(each.with_options(replace(each.options, **changes)), workforce), datasets)
+            check(_as_checked_here(each.with_options(**changes), workforce), datasets)
             startable.append(each)
         except InputError as error:
             refused[each.id] = f"{REFUSED}: {error}"
@@ -177,14 +178,13 @@ def _as_checked_here(experiment: Experiment, workforce: Workforce) -> Experiment
     If a cluster carries out the run, the device of the run is replaced by `cpu`. The machines of the cluster may
     have a device that this machine does not have.
     """
-    if not workforce.on_ray:
-        return experiment
-    return experiment.with_options(replace(experiment.options, device="cpu"))
+    return experiment.with_options(device="cpu") if workforce.on_ray else experiment
 
 
-def _absolute(options: Options) -> Options:
-    """Return options with an absolute `data_dir`, so that the run can be resumed in another working folder."""
-    return options if options.data_dir is None else replace(options, data_dir=options.data_dir.absolute())
+def _absolute(experiment: Experiment) -> Experiment:
+    """Return a run with an absolute `data_dir`, so that it can be resumed in another working folder."""
+    folder = experiment.options.data_dir
+    return experiment if folder is None else experiment.with_options(data_dir=folder.absolute())
 
 
 def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
@@ -198,8 +198,7 @@ def _sum_up(path: Path, ids: Sequence[str], stop: Interrupt, died: int) -> int:
     for s in failed:
         problems.setdefault(str(s.error), []).append(s.id)
     for problem, failed_ids in problems.items():
-        more = f" and {len(failed_ids) - SHOWN} more" if len(failed_ids) > SHOWN else ""
-        print(f"failed: {', '.join(failed_ids[:SHOWN])}{more}: {problem}", file=sys.stderr)
+        print(f"failed: {first_few(failed_ids, SHOWN)}: {problem}", file=sys.stderr)
     if stop.signal is not None:
         saved = sum(s.rounds for s in summaries)
         print(

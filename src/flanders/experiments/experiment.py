@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from flanders.experiments.filling import Filler, as_table, tree_of
-from flanders.results.run import SIMULATOR, Options, RunSpec
+from flanders.results.run import Options, RunSpec
+from flanders.results.spec_keys import SIMULATOR
 from flanders.results.tree import Table
 from flanders.simulation.setting import Setting, Threat
 
@@ -55,9 +57,9 @@ class Experiment:
         """How the run is carried out, e.g. on which device. Options do not change the id."""
         return self.setting.run
 
-    def with_options(self, options: Options) -> Experiment:
-        """Return the same run with other options."""
-        return replace(self, setting=replace(self.setting, run=options))
+    def with_options(self, **changes: Any) -> Experiment:
+        """Return the same run with some options changed."""
+        return replace(self, setting=replace(self.setting, run=replace(self.options, **changes)))
 
     @classmethod
     def of(cls, spec: RunSpec) -> Experiment:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from flanders.aggregators import Aggregator, PreAggregator
 from flanders.aggregators.aggregator import Chain
 from flanders.checks import InputError, did_you_mean
-from flanders.experiments.kinds import Allowed, Hint, allowed_by, fields_of, hints_of, is_required
+from flanders.experiments.annotations import Allowed, Hint, allowed_by, fields_of, hints_of, is_required
 from flanders.registry import Registry
 from flanders.results.tree import Table
 
@@ -25,6 +25,9 @@ NONE = "none"
 """The word that stands for None in a spec, since TOML has no None."""
 PREAGGREGATORS = "preaggregators"
 """The key, in the table of an aggregator, for the pre-aggregators that prepare its updates."""
+COUNTS = ("b", "m-b")
+"""Words that stand for numbers: "b" for the number of malicious clients in a round, and "m-b" for the number of all
+other clients in the round."""
 COUNT_OR_FRACTION = frozenset({"keep", "num_malicious", "trim", "clients_per_round", "agreement"})
 """Parameters that are a number of clients or a fraction of them: 1 is one client, and 1.0 is all clients."""
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", Path: "a path"}
@@ -35,11 +38,8 @@ class Filler:
     """Builds dataclasses from tables of a spec. Every error names the key that is wrong."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Words, and the number that each word stands for. Empty as long as the numbers are not known.
-
-    The word "b" stands for the number of malicious clients in a round, and "m-b" for the number of all other
-    clients in the round.
-    """
+    """The words in `COUNTS`, and the number that each of them stands for. Empty as long as the numbers are not
+    known."""
 
     def fill(self, cls: type[T], table: Mapping[str, object], where: str) -> T:
         """Build a dataclass from a table of its fields. `where` is the name of the table in error messages."""

@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from flanders.choices import KINDS, AnyRegistry, registry
-from flanders.experiments.filling import NONE, PREAGGREGATORS
-from flanders.experiments.kinds import Allowed, Hint, allowed_by, fields_of, hints_of
+from flanders.experiments.annotations import Allowed, Hint, allowed_by, fields_of, hints_of
+from flanders.experiments.filling import COUNTS, NONE, PREAGGREGATORS
 from flanders.registry import first_paragraph
 from flanders.simulation.setting import Data, Setting
 
 Schema = dict[str, Any]
 """A JSON Schema, or a part of it."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-COUNTS = ["b", "m-b"]
-"""Words that stand for numbers: "b" for the number of malicious clients in a round, and "m-b" for the number of all
-other clients in the round."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 
 
@@ -79,7 +76,7 @@ def _single_value(allowed: Allowed, *, axes: bool) -> Schema:
     else:
         forms += [{"type": name} for kind, name in _TYPES.items() if kind in allowed.plain]
     if allowed.number and axes and str not in allowed.plain:
-        forms.append({"enum": COUNTS})
+        forms.append({"enum": list(COUNTS)})
     if allowed.none and str not in allowed.plain:
         forms.append({"const": NONE})
     return forms[0] if len(forms) == 1 else {"anyOf": forms}

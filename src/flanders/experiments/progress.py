@@ -17,22 +17,17 @@ LONGEST_NAME = 36
 
 
 @contextlib.contextmanager
-def watching(
-    total: int, done: int, names: Mapping[str, str] | None = None, stream: TextIO | None = None
-) -> Iterator[Notify]:
-    """Show the progress of `total` runs, of which `done` are done already.
+def watching(total: int, done: int, names: Mapping[str, str]) -> Iterator[Notify]:
+    """Show the progress of `total` runs on standard error. `done` of the runs are done already.
 
     Yield the function that receives the events of the runs. `names` has a short label for each run, by its id. For
-    a run that is not in `names`, the label in its first event is shown. The progress is written to `stream`, by
-    default standard error.
+    a run that is not in `names`, the label in its first event is shown.
     """
-    names = names or {}
-    stream = stream or sys.stderr
-    if stream.isatty():
-        with _bars(total, done, names, stream) as notify:
+    if sys.stderr.isatty():
+        with _bars(total, done, names, sys.stderr) as notify:
             yield notify
     else:
-        yield Lines(total, done, names, stream)
+        yield Lines(total, done, names, sys.stderr)
 
 
 class TimeLeft:

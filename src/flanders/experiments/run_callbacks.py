@@ -87,7 +87,7 @@ def command(value: str) -> Make:
     return lambda run: Command(words)
 
 
-KINDS: Mapping[str, Callable[[str], Make]] = {
+READERS: Mapping[str, Callable[[str], Make]] = {
     "tensorboard": tensorboard,
     "mlflow": mlflow,
     "wandb": wandb,
@@ -102,11 +102,11 @@ KINDS: Mapping[str, Callable[[str], Make]] = {
 def parse_callback(text: str) -> Make:
     """Return a function that makes the callback for `NAME` or `NAME=VALUE`."""
     name, _, value = text.partition("=")
-    if name not in KINDS:
+    if name not in READERS:
         raise InputError(
-            f"There is no callback {name!r}.{did_you_mean(name, KINDS)} Choose one of {', '.join(KINDS)}."
+            f"There is no callback {name!r}.{did_you_mean(name, READERS)} Choose one of {', '.join(READERS)}."
         )
-    return KINDS[name](value)
+    return READERS[name](value)
 
 
 class GridCallbacks:

@@ -46,10 +46,10 @@ from pathlib import Path
 
 from flanders.checks import InputError, did_you_mean
 from flanders.choices import registry
+from flanders.experiments.annotations import hints_of
 from flanders.experiments.experiment import Experiment, canonical_setting
 from flanders.experiments.filling import Filler, as_table, one_table
 from flanders.experiments.grid import blame_override, expand, override, parse_override, read_toml
-from flanders.experiments.kinds import hints_of
 from flanders.results.tree import Table
 from flanders.simulation.setting import Federation, Setting, Threat
 

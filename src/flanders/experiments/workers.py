@@ -110,31 +110,30 @@ def run_grid(
         for process in processes:
             process.start()
     workers = Workers(processes)
-    problem: ResultsError | None = None
+    problems: list[ResultsError] = []
+
+    def handle(report: Report) -> None:
+        if isinstance(report, ResultsError):
+            problems.append(report)
+            halt.set()
+        elif isinstance(report, Finished):
+            workers.finished(report.worker)
+        else:
+            notify(report)
+
     try:
         while workers.alive():
             for report in _reports(reports):
-                if isinstance(report, ResultsError):
-                    problem = report
-                    halt.set()
-                elif isinstance(report, Finished):
-                    workers.finished(report.worker)
-                else:
-                    notify(report)
+                handle(report)
             if stop():
                 halt.set()
             workers.end_overdue()
         for report in _reports(reports, wait=False):
-            if isinstance(report, ResultsError):
-                problem = report
-            elif isinstance(report, Finished):
-                workers.finished(report.worker)
-            else:
-                notify(report)
+            handle(report)
     finally:
         workers.end()
-    if problem is not None:
-        raise problem
+    if problems:
+        raise problems[-1]
     return workers.died()
 
 

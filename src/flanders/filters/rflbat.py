@@ -12,6 +12,7 @@ from flanders.checks import check_number
 from flanders.extras import needing
 from flanders.filters.filter import Scores
 from flanders.filters.stateless import Stateless
+from flanders.linalg.clusters import num_by_gap
 from flanders.linalg.products import cosines_of_gram, gram
 from flanders.linalg.spectral import principal_components
 from flanders.round import Round
@@ -111,12 +112,9 @@ def least_uniform(points: FloatMatrix, cosines: FloatMatrix) -> IntVector:
 
 
 def clusters_of(points: FloatMatrix) -> IntVector:
-    """Return the label of each point's cluster. The gap statistic gives the number of clusters.
+    """Return the label of each point's cluster. The gap statistic gives the number of clusters (`num_by_gap`).
 
-    The cost of k clusters is the sum of squared distances of the points to the centres of their clusters. The gap
-    of k is the mean logarithm of the cost for random sets of points, minus the logarithm of the cost for the given
-    points. The number of clusters is the smallest k with gap(k) >= gap(k + 1) - error(k + 1), where error(k) is the
-    standard error of gap(k). If there is no such k, it is the largest k that is tried.
+    The cost of k clusters is the sum of squared distances of the points to the centres of their clusters.
     """
     distinct = len(np.unique(points, axis=0))
     if distinct < 3:
@@ -126,11 +124,8 @@ def clusters_of(points: FloatMatrix) -> IntVector:
     low, high = points.min(axis=0), points.max(axis=0)
     clusterings = [k_means(points, k) for k in range(1, most + 1)]
     random_sets = [rng.uniform(low, high, size=points.shape) for _ in range(REFERENCES)]
-    logs = np.array([[np.log(max(k_means(x, k)[0], 1e-300)) for k in range(1, most + 1)] for x in random_sets])
-    gap = logs.mean(axis=0) - np.log(np.maximum([cost for cost, _ in clusterings], 1e-300))
-    error = logs.std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
-    enough = gap[:-1] >= gap[1:] - error[1:]
-    return clusterings[int(np.argmax(enough)) if enough.any() else most - 1][1]
+    random_costs = np.array([[k_means(x, k)[0] for k in range(1, most + 1)] for x in random_sets])
+    return clusterings[num_by_gap(np.array([cost for cost, _ in clusterings]), random_costs) - 1][1]
 
 
 def k_means(points: FloatMatrix, k: int) -> tuple[float, IntVector]:

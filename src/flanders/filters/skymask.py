@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
+from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector, all_finite
 from flanders.checks import InputError, check_number
 from flanders.extras import needing
 from flanders.filters.filter import Scores
@@ -109,7 +109,7 @@ class SkyMask(Stateless):
 
         Otherwise only the models with a finite loss get a mask.
         """
-        if is_finite(losses.gradient(mean(round_.updates))):
+        if all_finite(losses.gradient(mean(round_.updates))):
             return np.ones(order.size, dtype=bool)
         return np.array([bool(np.all(np.isfinite(losses(round_.updates[int(i), :])))) for i in order])
 
@@ -125,7 +125,7 @@ class SkyMask(Stateless):
         for number in range(self.steps):
             middle = masked_mean(rows, logits)
             slope = losses.gradient(middle)
-            if not is_finite(slope):
+            if not all_finite(slope):
                 return None
             logits = descended_masks(rows, logits, middle, slope, self.rate)
             if number % CHECKED == 0:
@@ -134,12 +134,6 @@ class SkyMask(Stateless):
                     break
                 loss_before = loss
         return binary_masks(logits)
-
-
-def is_finite(vector: Array) -> bool:
-    """Whether all numbers of a vector are finite."""
-    xp = array_api_compat.array_namespace(vector)
-    return bool(xp.all(xp.isfinite(vector)))
 
 
 def other_component(points: FloatMatrix) -> FloatVector:

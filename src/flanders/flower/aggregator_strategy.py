@@ -14,11 +14,12 @@ from flwr.serverapp.strategy import FedAvg
 from flanders.aggregators import Aggregator
 from flanders.arrays import FloatVector
 from flanders.checks import InputError
-from flanders.flower.model_arrays import BadReply, ModelArrays, Numbers, Vector, is_buffer
+from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.parameter_checks import check_function, check_part
 from flanders.flower.replies import array_record
 from flanders.flower.reply_metrics import align_records, check_metrics, claim_of
 from flanders.hosts.averages import average
+from flanders.hosts.model_arrays import BadReply, Numbers, Vector, is_buffer
 from flanders.round import Round
 
 ME = "AggregatorStrategy"

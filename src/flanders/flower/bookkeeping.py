@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -24,12 +24,13 @@ from flanders.flower.replies import SortedReplies
 from flanders.flower.results_recorder import Recorder
 from flanders.flower.round_audit import RoundAudit
 from flanders.flower.round_report import metrics_of
-from flanders.flower.saved_memory import ELSEWHERE, SavedMemory, StateFolder
+from flanders.flower.saved_memory import SavedMemory, StateFolder
+from flanders.hosts.state_folder import ELSEWHERE
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, by_name
 
 TOO_LONG = 3
-"""After this many rounds in a row in which nobody was kept, there is an alarm in the log. A single such round may
+"""After this many rounds in a row in which nobody was kept, there is a warning in the log. A single such round may
 be bad luck."""
 
 
@@ -116,7 +117,7 @@ class Bookkeeping:
         model = self.memory.model_arrays
         if model is None:
             model = ModelArrays.of(arrays, unscored)
-            self.memory = self.memory.of_model(model)
+            self.memory = replace(self.memory, arrays=tuple(astuple(array) for array in model.arrays))
         if difference := model.difference(arrays):
             where = "" if self.folder.path is None else f", which {self.folder.path} holds. {ELSEWHERE}"
             raise InputError(
@@ -148,7 +149,8 @@ class Bookkeeping:
 
     def has_worked(self, part: str) -> None:
         """Remember that `part` has worked. `raise_if_never_worked` lists the parts."""
-        self.memory = self.memory.having_worked(part)
+        if part not in self.memory.worked:
+            self.memory = replace(self.memory, worked=(*self.memory.worked, part))
 
     def record(
         self,
@@ -171,18 +173,18 @@ class Bookkeeping:
         record = RoundRecord(number, in_order, seconds=seconds, widening=sorted_replies.widening)
         self.rounds_without_kept = 0 if record.having(Fate.KEPT) else self.rounds_without_kept + 1
         if self.rounds_without_kept >= TOO_LONG:
-            sorted_replies.alarms.append(
+            sorted_replies.warnings.append(
                 f"nobody was kept for {self.rounds_without_kept} rounds in a row: look at the clients, most may be "
                 "malicious"
             )
-        return replace(record, note="; ".join([*sorted_replies.notes, *sorted_replies.alarms]))
+        return replace(record, note="; ".join([*sorted_replies.notes, *sorted_replies.warnings]))
 
     def finish_round(
-        self, record: RoundRecord, new: ArrayRecord | None, defense: Defense, *, alarm: bool
+        self, record: RoundRecord, new: ArrayRecord | None, defense: Defense, *, warn: bool
     ) -> MetricRecord:
         """Update the bans, save the memory and the global model, report the round, and return its metrics.
 
-        `new` is the new global model; None if the old model stays. `alarm` says that the user should look at the
+        `new` is the new global model; None if the old model stays. `warn` says that the user should look at the
         round.
         """
         bans = self.memory.bans
@@ -202,7 +204,7 @@ class Bookkeeping:
             self.memory = replace(self.memory, audit_head=str(head))
         self.folder.save(self.memory, self.arrays)
         record = replace(record, stayed=stayed)
-        self.recorder.tell(record, nodes, alarm=alarm or stayed)
+        self.recorder.tell(record, nodes, warn=warn or stayed)
         return MetricRecord(metrics_of(record, nodes, stayed=stayed))
 
     def completed(self, result: Result, arrays: ArrayRecord) -> Result:

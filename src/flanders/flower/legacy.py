@@ -24,14 +24,15 @@ from flanders.callbacks import AnyCallback
 from flanders.checks import InputError
 from flanders.defense import Defense
 from flanders.filters import Filter, Guard
-from flanders.flower.aggregation import STAYS
-from flanders.flower.model_arrays import BadReply, ModelArrays, Vector
+from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.parameter_checks import check_part
 from flanders.flower.round_report import filter_line
 from flanders.flower.stored_arrays import NUMPY
 from flanders.flower.weight_limits import DEFAULT_LIMITS, WeightLimits
-from flanders.hosts.claims import MOST_EXAMPLES
+from flanders.hosts.claimed_weights import MOST_EXAMPLES
+from flanders.hosts.model_arrays import BadReply, Vector
 from flanders.hosts.round_line import why
+from flanders.record import STAYS
 from flanders.round import Round
 
 Fit = tuple[ClientProxy, FitRes]

@@ -15,34 +15,8 @@ from typing import ClassVar
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from flanders.checks import InputError
 from flanders.flower.stored_arrays import NUMPY, FileArray, in_memory
-from flanders.hosts.model_arrays import (
-    LONGEST_NAME,
-    WIDEST,
-    BadReply,
-    HostArray,
-    HostArrays,
-    Numbers,
-    Vector,
-    convert,
-    is_buffer,
-    list_names,
-)
-
-__all__ = [
-    "LONGEST_NAME",
-    "BadReply",
-    "LostReply",
-    "ModelArray",
-    "ModelArrays",
-    "Numbers",
-    "Vector",
-    "convert",
-    "is_buffer",
-    "list_names",
-    "stored_bytes",
-]
+from flanders.hosts.model_arrays import WIDEST, BadReply, HostArray, HostArrays, Numbers, Vector, convert
 
 LONGEST_HEADER = 4096
 """The most bytes that a serialised array may have besides its numbers. The header that NumPy writes is shorter."""
@@ -132,14 +106,6 @@ class ModelArrays(HostArrays):
                 return f"array {array.name!r} is too large: {stored_bytes(record[array.name]):,} bytes"
         total = sum(stored_bytes(array) for array in record.values())
         return f"too large: {total:,} bytes" if total > sum(array.most_bytes for array in self.arrays) else ""
-
-    def check_start(self, record: Mapping[str, Array]) -> None:
-        """Raise an `InputError` if the initial model has an array that `decode` refuses, e.g. one with NaN."""
-        for array in self.arrays:
-            try:
-                array.decode(record[array.name])
-            except BadReply as why:
-                raise InputError(f"`initial_arrays` cannot be used: {why}. Start from another model.") from why
 
     def in_own_types(self, record: Mapping[str, Array]) -> ArrayRecord | None:
         """Return the model that a strategy has made, in the types of the first global model.

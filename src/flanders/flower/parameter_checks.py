@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 
 from flwr.serverapp.strategy import Strategy
 
-from flanders.checks import InputError, check_instance, check_number
+from flanders.checks import InputError, check_instance
 
 LEGACY = "flanders.flower.legacy.FilteredLegacyStrategy"
 """The class that wraps strategies of Flower's older interface, `flwr.server.strategy`."""
@@ -43,14 +42,6 @@ def check_function(caller: str, name: str, value: object) -> None:
     """Raise an `InputError` unless a parameter can be called."""
     if not callable(value):
         raise _wrong(caller, name, f"a function, e.g. {EXAMPLES[name]}", value)
-
-
-def check_optional_number(
-    caller: str, name: str, value: float | None, low: float, high: float = math.inf, *, whole: bool = False
-) -> None:
-    """Raise an `InputError` unless a parameter is None or a number from `low` to `high`."""
-    if value is not None:
-        check_number(caller, name, value, low, high, whole=whole)
 
 
 def check_paths(caller: str, **paths: object) -> None:

@@ -13,11 +13,12 @@ from flwr.app import Array, ArrayRecord, Message
 from flwr.common.constant import SUPERLINK_NODE_ID
 
 from flanders.flower.identity import AskedClient
-from flanders.flower.model_arrays import BadReply, LostReply, ModelArrays, Vector
+from flanders.flower.model_arrays import LostReply, ModelArrays
 from flanders.flower.reply_metrics import check_metrics
 from flanders.flower.round_matrix import RoundMatrix
 from flanders.flower.stored_arrays import LOST, LostArray
-from flanders.hosts.claims import short
+from flanders.hosts.claimed_weights import short
+from flanders.hosts.model_arrays import BadReply, Vector
 from flanders.hosts.unscored import far_clients, largest_difference
 from flanders.record import ClientRecord, Fate
 from flanders.round import ClientId, by_name
@@ -53,7 +54,7 @@ class SortedReplies:
     """Anything unusual that happened, in words."""
     widening: float = 1.0
     """How many times as wide as usual the filter's limits are in this round; see `RoundRecord.widening`."""
-    alarms: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     """What the user should look at, in words."""
     ignored: int = 0
     """The number of replies that answer no message of this round, or that answer a message to another node."""

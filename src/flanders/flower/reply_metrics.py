@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
-from flanders.flower.model_arrays import LONGEST_NAME, BadReply
-from flanders.hosts.claims import MOST_EXAMPLES
+from flanders.hosts.claimed_weights import MOST_EXAMPLES, is_finite_number
+from flanders.hosts.model_arrays import LONGEST_NAME, BadReply
 
 MOST_NUMBERS = 10_000
 """The most numbers in the metrics of one reply. More would make the server slow."""
@@ -59,7 +59,7 @@ def check_metrics(message: Message, claims: Sequence[str], max_examples: float |
             count += max(1, len(numbers))
             if count > MOST_NUMBERS:
                 raise BadReply(f"more than {MOST_NUMBERS:,} numbers in its metrics")
-            if not all(map(_is_finite, numbers)):
+            if not all(map(is_finite_number, numbers)):
                 raise BadReply(f"metric {key[:LONGEST_NAME]!r} is not finite or too large")
     for position, key in enumerate(claims):  # the first claim is the number of examples
         claim = records[0].get(key)
@@ -70,13 +70,6 @@ def check_metrics(message: Message, claims: Sequence[str], max_examples: float |
         most = MOST_EXAMPLES if position or max_examples is None else max_examples
         if claim > most:
             raise BadReply(f"metric {key!r} is {claim:g}, more than the {most:g} allowed")
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # the int is too large for a float
-        return False
 
 
 def claim_of(message: Message, key: str) -> float:

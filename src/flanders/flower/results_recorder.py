@@ -21,9 +21,10 @@ from flwr.serverapp.strategy import Strategy
 from flanders.callbacks import Callbacks, RunInfo
 from flanders.catalog import FILTERS
 from flanders.checks import InputError
+from flanders.client_memory import newest_entries
 from flanders.filters import Filter
 from flanders.flower.identity import LONGEST_NAME, AskedClient
-from flanders.flower.roster import newest_entries
+from flanders.flower.roster import MOST_REMEMBERED
 from flanders.flower.round_report import Details, Nodes, details_of
 from flanders.hosts.round_line import line_of
 from flanders.plain_text import printable
@@ -134,17 +135,17 @@ class Recorder:
             if self._known.get(asked.client) != asked.node and str(asked.client) != str(asked.node):
                 log(INFO, "flanders: node %s is client %s", asked.label, printable(asked.client, LONGEST_NAME))
             self._known[asked.client] = asked.node
-        self._known = newest_entries(self._known, {})
+        self._known = newest_entries(self._known, {}, MOST_REMEMBERED)
 
-    def tell(self, record: RoundRecord, nodes: Nodes, *, alarm: bool) -> None:
+    def tell(self, record: RoundRecord, nodes: Nodes, *, warn: bool) -> None:
         """Log a round and write it to the results file.
 
-        The log entry is a warning if `alarm` is set, or if a client was dropped, was refused or did not reply.
+        The log entry is a warning if `warn` is set, or if a client was dropped, was refused or did not reply.
         """
         self.settle()
         self.last, self.details[record.number], self._untold = record, details_of(record, nodes), True
         self.details.pop(record.number - ROUNDS_IN_DETAIL, None)
-        unusual = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or alarm
+        unusual = record.having(Fate.DROPPED, Fate.REFUSED, Fate.SILENT) or warn
         log(WARNING if unusual else INFO, "flanders: %s", line_of(record, lambda client: nodes[client].label))
         self.open()
         self._write(record)

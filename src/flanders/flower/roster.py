@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
+from flanders.client_memory import newest_entries
 from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 from flanders.state import saveable
@@ -16,9 +16,6 @@ from flanders.state import saveable
 MOST_REMEMBERED = 100_000
 """The most clients, and the most nodes, that are remembered. Without a limit, attackers who invent new clients in
 every round could fill the memory. This many clients take about 20 MB. The oldest entries are forgotten first."""
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @saveable
@@ -49,7 +46,7 @@ class Roster:
 
     def having_asked(self, pairs: Iterable[tuple[int, ClientId]]) -> Roster:
         """Return the roster with the nodes that were chosen. `pairs` has the id of each node and its client."""
-        return Roster(newest_entries(self.nodes, dict(pairs)), self.kept)
+        return Roster(newest_entries(self.nodes, dict(pairs), MOST_REMEMBERED), self.kept)
 
     def after_round(self, record: RoundRecord) -> Roster:
         """Return the roster after a round, with a new entry for each client that was kept, dropped or refused.
@@ -68,10 +65,4 @@ class Roster:
         fates = {client.client: client.fate for client in record.clients}
         judged = {Fate.KEPT, Fate.REFUSED} | ({Fate.DROPPED} if Fate.KEPT in fates.values() else set())
         new = {client: fate is Fate.KEPT for client, fate in fates.items() if fate in judged}
-        return Roster(self.nodes, newest_entries(self.kept, new))
-
-
-def newest_entries(old: dict[K, V], new: dict[K, V]) -> dict[K, V]:
-    """Return `old` updated with `new`. If there are too many entries, the oldest are left out."""
-    both = {key: value for key, value in old.items() if key not in new} | new
-    return dict(list(both.items())[-MOST_REMEMBERED:])
+        return Roster(self.nodes, newest_entries(self.kept, new, MOST_REMEMBERED))

@@ -15,8 +15,9 @@ import numpy as np
 from flwr.app import Array
 from numpy.typing import NDArray
 
-from flanders.flower.model_arrays import ModelArray, ModelArrays, Vector
+from flanders.flower.model_arrays import ModelArray, ModelArrays
 from flanders.flower.stored_arrays import RowArray, return_freed_memory
+from flanders.hosts.model_arrays import Vector
 from flanders.linalg.sketch import StreamedSketch
 
 

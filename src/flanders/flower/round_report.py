@@ -13,6 +13,7 @@ from typing import Any
 
 from flanders.filters import Filter
 from flanders.flower.identity import AskedClient
+from flanders.flower.reply_metrics import Metric
 from flanders.record import Fate, RoundRecord
 from flanders.round import ClientId
 
@@ -26,8 +27,6 @@ the same strings."""
 
 Details = dict[str, "array[int] | array[float]"]
 """What `details_of` returns: arrays with a number per client, by the name of the metric."""
-Metric = int | float | list[int] | list[float]
-"""A value in Flower's `MetricRecord`."""
 Nodes = Mapping[ClientId, AskedClient]
 """The clients of a round and their nodes, by the name of the client."""
 

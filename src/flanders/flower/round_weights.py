@@ -13,12 +13,15 @@ from flanders.arrays import IntVector
 from flanders.flower.replies import Answer, SortedReplies
 from flanders.flower.reply_metrics import align_records, set_claim
 from flanders.flower.weight_limits import WeightLimits, largest_share
+from flanders.plain_text import first_few
 from flanders.round import ClientId
 
 TOO_MUCH = 0.5
-"""There is an alarm if one reply has more than this share of the weight: more than all other replies together."""
+"""There is a warning if one reply has more than this share of the weight: more than all other replies together."""
+MOST_NAMED = 5
+"""The most clients that a warning names, so that it stays short."""
 FEWEST = 3
-"""With fewer replies there is no such alarm: one of two replies always has at least half of the weight."""
+"""With fewer replies there is no such warning: one of two replies always has at least half of the weight."""
 
 
 class RoundWeights:
@@ -35,7 +38,7 @@ class RoundWeights:
     limits
         The limits on the weights.
     sorted_replies
-        All replies of the round. Its lists of notes and alarms get texts that say what was changed.
+        All replies of the round. Its lists of notes and warnings get texts that say what was changed.
     """
 
     def __init__(
@@ -45,10 +48,9 @@ class RoundWeights:
         messages = [answer.message for answer in answers]
         capped = [limits.cap_claims(messages, key) for key in claims]
         if lowered := sorted({row for _, rows in capped for row in rows}):
-            names = ", ".join(answers[row].asked.label for row in lowered[:5])
-            more = f" and {len(lowered) - 5} more" if len(lowered) > 5 else ""
-            sorted_replies.alarms.append(
-                f"claims above {limits.times_median:g} times the median were lowered: {names}{more}"
+            names = first_few(lowered, MOST_NAMED, lambda row: answers[row].asked.label)
+            sorted_replies.warnings.append(
+                f"claims above {limits.times_median:g} times the median were lowered: {names}"
             )
         self.values = np.array(capped[0][0]) if capped else np.ones(len(answers))
 
@@ -65,23 +67,23 @@ class RoundWeights:
             new = np.flatnonzero(is_kept & ~is_known).tolist()
             newcomers = "1 newcomer" if len(new) == 1 else f"{len(new)} newcomers"
             if self.claims:
-                alarm = f"the weight of {newcomers} was lowered to {self.limits.newcomers:.0%} of the total"
+                warning = f"the weight of {newcomers} was lowered to {self.limits.newcomers:.0%} of the total"
             else:
                 verb = "counts" if len(new) == 1 else "count"
-                alarm = f"{newcomers} {verb} in full, since the strategy uses no weights"
-            self.sorted_replies.alarms.append(alarm)
+                warning = f"{newcomers} {verb} in full, since the strategy uses no weights"
+            self.sorted_replies.warnings.append(warning)
             for row in new if self.claims else ():
                 self.values[row] *= factor
                 set_claim(self.answers[row].message, self.claims[0], float(self.values[row]))
         return factor > 0
 
     def prepare(self, kept: IntVector) -> None:
-        """Give the kept replies the same metrics. If one reply outweighs all others together, add an alarm."""
+        """Give the kept replies the same metrics. If one reply outweighs all others together, add a warning."""
         messages = [self.answers[row].message for row in kept]
         self.sorted_replies.notes += align_records(messages)
         share = largest_share(self.values[kept])
         if len(kept) >= FEWEST and share > TOO_MUCH:
             row = int(kept[np.argmax(self.values[kept])])
-            self.sorted_replies.alarms.append(
+            self.sorted_replies.warnings.append(
                 f"{self.answers[row].asked.label} alone has {share:.0%} of the weight"
             )

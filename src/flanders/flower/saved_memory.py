@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
 
@@ -24,15 +24,13 @@ from flanders.defense_state import DefenseState
 from flanders.flower.bans import BanList
 from flanders.flower.model_arrays import ModelArray, ModelArrays
 from flanders.flower.roster import Roster
-from flanders.hosts.state_folder import locked_folder, make_folder
+from flanders.hosts.state_folder import ELSEWHERE, load_saved, locked_folder, make_folder
 from flanders.state import load_state, save_state, saveable
 
 FILE = "flanders.npz"
 """The name of the file in the `state_dir`."""
 FORMAT = 3
 """The version of the file's format. A file of another version is refused."""
-ELSEWHERE = "To start afresh, name another `state_dir`."
-"""The end of many error messages."""
 
 
 @saveable
@@ -70,14 +68,6 @@ class SavedMemory:
         if not self.arrays:
             return None
         return ModelArrays(tuple(ModelArray(*fields) for fields in self.arrays))
-
-    def of_model(self, model: ModelArrays) -> SavedMemory:
-        """Return this memory with the description of a model's arrays."""
-        return replace(self, arrays=tuple(astuple(array) for array in model.arrays))
-
-    def having_worked(self, part: str) -> SavedMemory:
-        """Return this memory with `part` added to `worked`."""
-        return self if part in self.worked else replace(self, worked=(*self.worked, part))
 
     @property
     def has_aggregated(self) -> bool:
@@ -142,12 +132,7 @@ class StateFolder:
 
     @staticmethod
     def _load(path: Path, sketch: int | None) -> SavedMemory:
-        try:
-            saved = load_state(path)
-        except InputError as error:
-            raise InputError(f"{error} {ELSEWHERE}") from error
-        if not isinstance(saved, SavedMemory) or saved.format != FORMAT:
-            raise InputError(f"{path} was not saved by this version of FilteredStrategy. {ELSEWHERE}")
+        saved = load_saved(path, SavedMemory, FORMAT, "FilteredStrategy")
         if saved.sketch != sketch:
             raise InputError(
                 f"{path} was saved with sketch={saved.sketch}, but this strategy has sketch={sketch}. "

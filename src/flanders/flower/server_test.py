@@ -14,7 +14,8 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.common.logger import log
 
 from flanders.arrays import Array, FloatVector
-from flanders.flower.model_arrays import ModelArrays, Vector
+from flanders.flower.model_arrays import ModelArrays
+from flanders.hosts.model_arrays import Vector
 from flanders.round import Evaluate
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]

@@ -22,14 +22,14 @@ from flanders.callbacks import AnyCallback, Callbacks
 from flanders.checks import InputError, check_number
 from flanders.defense import Defense
 from flanders.filters import Filter, Guard
-from flanders.flower.aggregation import STAYS, StrategyAggregation
+from flanders.flower.aggregation import StrategyAggregation
 from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.bans import Ban
 from flanders.flower.bookkeeping import Bookkeeping
 from flanders.flower.identity import Identify, by_key
-from flanders.flower.model_arrays import ModelArrays, Vector, is_buffer
+from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.own_start import start_of
-from flanders.flower.parameter_checks import check_function, check_optional_number, check_part, check_paths
+from flanders.flower.parameter_checks import check_function, check_part, check_paths
 from flanders.flower.replies import Answer, SortedReplies, checked_replies, discard_arrays, read_arrays
 from flanders.flower.replies_on_disk import RepliesOnDisk
 from flanders.flower.reply_metrics import find_claims
@@ -41,9 +41,10 @@ from flanders.flower.round_weights import RoundWeights
 from flanders.flower.saved_memory import SavedMemory, StateFolder
 from flanders.flower.server_test import ServerTest
 from flanders.flower.weight_limits import DEFAULT_LIMITS, WeightLimits
+from flanders.hosts.model_arrays import Vector, is_buffer
 from flanders.hosts.refusals import check_refusals
 from flanders.hosts.round_line import unused_of
-from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.record import STAYS, ClientRecord, Fate, RoundRecord
 from flanders.round import Evaluate, Round
 
 ME = "FilteredStrategy"
@@ -130,8 +131,8 @@ class FilteredStrategy(Strategy):
         check_part(ME, "filter", filter, Filter)
         check_part(ME, "ban", ban, Ban, optional=True)
         check_part(ME, "fallback", fallback, Strategy, optional=True)
-        check_optional_number(ME, "sketch", sketch, 2, whole=True)
-        check_optional_number(ME, "seed", seed, 0, whole=True)
+        check_number(ME, "sketch", sketch, 2, whole=True, optional=True)
+        check_number(ME, "seed", seed, 0, whole=True, optional=True)
         check_part(ME, "limits", limits, WeightLimits)
         check_paths(ME, state_dir=state_dir, results=results)
         check_function(ME, "unscored", unscored)
@@ -147,8 +148,7 @@ class FilteredStrategy(Strategy):
         spec = live_spec(memory.run, strategy, filter, fallback, sketch)
         recorder = Recorder(None if results is None else Path(results), spec, Callbacks(ME, callbacks))
         arrays, memory = memory.record, replace(memory, model={})  # do not keep a second copy of the model
-        trail = RoundAudit(ME, audit, spec)
-        self._books = Bookkeeping(memory, folder, recorder, trail, ban, arrays, done_before=memory.rounds)
+        self._books = Bookkeeping(memory, folder, recorder, RoundAudit(ME, audit, spec), ban, arrays, memory.rounds)
         self._claims = find_claims(strategy)  # the names of the metrics that give the weight of a reply
         self.server_test = ServerTest()
         """Tests models on data of the server. Filters can use it if `start` gets no `evaluate_fn`."""
@@ -205,7 +205,7 @@ class FilteredStrategy(Strategy):
         spent = time.perf_counter() - began - aggregation.seconds
         seconds = {"train": began - self._sent_at, "filter": spent, "aggregate": aggregation.seconds}
         record = books.record(number, judged, sorted_replies, seconds)
-        counts = books.finish_round(record, aggregation.arrays, self.defense, alarm=bool(sorted_replies.alarms))
+        counts = books.finish_round(record, aggregation.arrays, self.defense, warn=bool(sorted_replies.warnings))
         discard_arrays(replies)
         return aggregation.arrays, MetricRecord({**(aggregation.metrics or {}), **counts})
 
@@ -269,7 +269,7 @@ class FilteredStrategy(Strategy):
         left_out = sorted_replies.only(books.memory.roster.evaluators(sorted_replies.usable))
         answers = sorted_replies.answers
         RoundWeights(answers, claims, self.limits, sorted_replies).prepare(np.arange(len(answers)))
-        if unusual := [*unused_of(failures, books.label), *sorted_replies.notes, *sorted_replies.alarms]:
+        if unusual := [*unused_of(failures, books.label), *sorted_replies.notes, *sorted_replies.warnings]:
             log(WARNING, "flanders: evaluation of round %s: %s", number, "; ".join(unusual))
         if left_out:
             log(INFO, "flanders: %s evaluations do not count: their clients were not kept in training", left_out)
@@ -319,7 +319,7 @@ class FilteredStrategy(Strategy):
                 initial_arrays = books.arrays
                 books.folder.tell_of_earlier_rounds(done, num_rounds)
             else:
-                model.check_start(initial_arrays)
+                model.check_all(initial_arrays, "`initial_arrays`")
             left, tell = max(0, num_rounds - done), books.recorder.add_evaluation
             test = self._start_test = None if evaluate_fn is None else ServerTest(evaluate_fn, done, tell)
             with books.running(), self._grid(grid) as grid:

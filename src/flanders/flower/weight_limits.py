@@ -16,7 +16,7 @@ from flwr.app import Message
 from flanders.arrays import BoolVector, FloatVector
 from flanders.checks import check_number
 from flanders.flower.reply_metrics import claim_of, set_claim
-from flanders.hosts.claims import MOST_EXAMPLES, capped_at_median
+from flanders.hosts.claimed_weights import MOST_EXAMPLES, capped_at_median
 
 FEWEST_KNOWN, LEAST_KNOWN = 3, 0.2
 """The weight of newcomers is limited only if at least `FEWEST_KNOWN` clients are known, and at least the share
@@ -59,8 +59,7 @@ class WeightLimits:
         # The least share of newcomers is above zero. With zero, no new client would ever have a weight.
         ranges = {"times_median": (1, math.inf), "newcomers": (0.01, 1), "max_examples": (1, MOST_EXAMPLES)}
         for name, (low, high) in ranges.items():
-            if getattr(self, name) is not None:
-                check_number("WeightLimits", name, getattr(self, name), low, high)
+            check_number("WeightLimits", name, getattr(self, name), low, high, optional=True)
 
     def capped(self, claims: Sequence[float]) -> list[float]:
         """Return the claimed weights of a round, lowered to what `times_median` allows."""

@@ -8,7 +8,7 @@ model stores but does not train. This module knows only the buffers of batch nor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self, cast
 
@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from flanders.arrays import Array
 from flanders.checks import InputError
 from flanders.layers import tensors_of
+from flanders.plain_text import first_few
 
 VARIANCE = "running_var"
 """In PyTorch, the name of a buffer that holds variances ends with this word."""
@@ -31,8 +32,9 @@ array of float64, a scored number must be within the range of float32."""
 KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b"}
 """For each kind of numbers in the model, the kinds that a reply may have in their place. The letters are those of
 NumPy: floats (f), signed and unsigned integers (i, u), booleans (b)."""
-LONGEST_NAME = 60
-"""A message shows at most this many characters of an array's name. Clients choose the names in their replies."""
+MOST_NAMED, LONGEST_NAME = 3, 60
+"""A message names at most this many arrays, and shows at most this many characters of a name. Clients choose the
+names in their replies."""
 
 Numbers = NDArray[np.generic]
 """The numbers of one array, of any real type."""
@@ -98,6 +100,10 @@ class HostArray:
             raise BadReply(f"array {self.name!r} is not finite")
         narrow = wanted if numbers is None else FLOAT32
         raise BadReply(f"array {self.name!r} has numbers outside the range of {narrow}")
+
+    def decode(self, array: Array) -> Numbers:
+        """Return the numbers of an array of a model in the type `dtype`; see `check`."""
+        return self.check(numbers_in(array))
 
     def check_variance(self, numbers: Numbers, before: Numbers) -> None:
         """Raise `BadReply` if this array holds variances, and a number of a reply is negative.
@@ -199,16 +205,20 @@ class HostArrays:
         """Return in words which names of arrays are missing and which are unknown; empty if all are right."""
         given, expected = set(names), set(self.names)
         parts = (("missing", expected - given), ("unknown", given - expected))
-        return ", ".join(f"{text} {list_names(sorted(wrong))}" for text, wrong in parts if wrong)
+
+        def named(wrong: Iterable[str]) -> str:
+            return first_few(sorted(wrong), MOST_NAMED, lambda name: repr(name[:LONGEST_NAME]))
+
+        return ", ".join(f"{text} {named(wrong)}" for text, wrong in parts if wrong)
 
     def check_all(self, record: Mapping[str, Array], name: str) -> None:
-        """Raise an `InputError` if a model of the server has an array that `HostArray.check` refuses.
+        """Raise an `InputError` if a model of the server has an array that `HostArray.decode` refuses.
 
         `name` is the name of the model in the error message.
         """
         for array in self.arrays:
             try:
-                array.check(numbers_in(record[array.name]))
+                array.decode(record[array.name])
             except BadReply as why:
                 raise InputError(f"{name} cannot be used: {why}. Start from another model.") from why
 
@@ -234,18 +244,6 @@ def convert(numbers: Numbers, dtype: np.dtype[np.generic]) -> Numbers | None:
     with np.errstate(over="ignore", invalid="ignore"):  # too large numbers become infinite
         narrow = numbers.astype(dtype, copy=False)
     return narrow if np.isfinite(narrow).all() else None
-
-
-def list_names(names: Sequence[str], most: int = 3) -> str:
-    """Return at most `most` names as text, and how many more there are.
-
-    Examples
-    --------
-    >>> list_names(["a", "b", "c", "d", "e"])
-    "'a', 'b', 'c' and 2 more"
-    """
-    shown = ", ".join(repr(name[:LONGEST_NAME]) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def numbers_in(array: Array) -> Numbers:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from flanders.plain_text import printable
+from flanders.plain_text import first_few, printable
 from flanders.record import ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId
 
@@ -29,12 +29,11 @@ def unused_of(record: RoundRecord, label: Label = printable) -> list[str]:
     """Return a text for each fate except "kept". It names the clients with this fate, and says why."""
     unused = (Fate.DROPPED, Fate.REFUSED, Fate.SILENT, Fate.BANNED)
     by_fate = {fate: record.having(fate) for fate in unused}
-    return [f"{fate} {_several(clients, label)}" for fate, clients in by_fate.items() if clients]
 
+    def named(client: ClientRecord) -> str:
+        return f"{label(client.client)} [{why(client)}]"
 
-def _several(clients: Sequence[ClientRecord], label: Label) -> str:
-    more = f" and {len(clients) - MOST_NAMED} more" if len(clients) > MOST_NAMED else ""
-    return ", ".join(f"{label(c.client)} [{why(c)}]" for c in clients[:MOST_NAMED]) + more
+    return [f"{fate} {first_few(clients, MOST_NAMED, named)}" for fate, clients in by_fate.items() if clients]
 
 
 def why(client: ClientRecord) -> str:

@@ -1,4 +1,4 @@
-"""Functions that make and lock the `state_dir`, the folder in which a federation saves its memory."""
+"""Functions that make, lock and read the `state_dir`, the folder in which a federation saves its memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from flanders.checks import InputError
+from flanders.state import load_state
 
 if sys.platform != "win32":
     import fcntl
+
+ELSEWHERE = "To start afresh, name another `state_dir`."
+"""The end of many error messages."""
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -42,3 +48,17 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"`state_dir` {folder} cannot be made: {error.strerror or error}.") from error
+
+
+def load_saved(path: Path, kind: type[T], version: int, owner: str) -> T:
+    """Return the memory in a file. Raise an `InputError` unless it is of the type `kind` and of this version.
+
+    `owner` is the name of the class that saves such memories, for the error message.
+    """
+    try:
+        saved = load_state(path)
+    except InputError as error:
+        raise InputError(f"{error} {ELSEWHERE}") from error
+    if not isinstance(saved, kind) or getattr(saved, "format", None) != version:
+        raise InputError(f"{path} was not saved by this version of {owner}. {ELSEWHERE}")
+    return saved

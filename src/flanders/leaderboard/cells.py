@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from flanders.checks import InputError, did_you_mean
-from flanders.experiments.experiment import Experiment
 from flanders.leaderboard.entrants import Entrant
 from flanders.leaderboard.protocol import CORE, BoardProtocol, Case
 
@@ -113,10 +112,3 @@ def condition(where: str, keys: Collection[str], cells: Iterable[BoardCell]) -> 
             )
             raise InputError(f"--where {where}: there is no {key} {value!r}.{guess} {named}")
     return lambda cell: read(cell) in wanted
-
-
-def experiments_of(
-    protocol: BoardProtocol, cells: Iterable[tuple[BoardCell, Entrant]]
-) -> dict[BoardCell, Experiment]:
-    """Return the experiment of each cell."""
-    return {cell: entrant.experiment(protocol, cell.dataset, cell.case, cell.seed) for cell, entrant in cells}

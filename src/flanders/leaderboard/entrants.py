@@ -27,7 +27,7 @@ from pathlib import Path
 
 from flanders.checks import InputError, check_number, did_you_mean, resolve_count
 from flanders.experiments.experiment import Experiment
-from flanders.experiments.filling import as_table
+from flanders.experiments.filling import COUNTS, as_table
 from flanders.experiments.grid import read_toml
 from flanders.experiments.spec import resolve
 from flanders.leaderboard.protocol import LEADERBOARD_PACKAGE, BoardProtocol, Case
@@ -41,8 +41,6 @@ NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,39}")
 """The form of a defence's name. It is short and plain, since it is used in tables, in commands and on web pages."""
 LONGEST_PAPER = 120
 """The most characters of `paper`, so that it fits in one line of a table."""
-COUNTS = ("b", "m-b")
-"""The words that stand for the number of malicious clients and for the number of honest clients."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +128,7 @@ def _entrants(table: Table, place: str) -> list[Entrant]:
         raise InputError(f"{where}: `paper` must be one line of at most {LONGEST_PAPER} characters.")
     if not isinstance(reference, bool):
         raise InputError(f"{where}: `reference` must be true or false. Got {reference!r} instead.")
-    if largest is not None:
-        check_number(where, "largest_b", largest, 0, whole=True)
+    check_number(where, "largest_b", largest, 0, whole=True, optional=True)
     variants = [(key == "told", table[key]) for key in ("untold", "told") if key in table]
     if not variants:
         raise InputError(f'{where} needs `untold`, `told` or both, e.g. untold = {{ filter = "my-filter" }}.')

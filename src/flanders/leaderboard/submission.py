@@ -1,7 +1,7 @@
 """Checks of a defence that someone wants to add to the leaderboard, and of the rows that they send.
 
 A defence on the leaderboard is called an entrant. A row has the results of one run. The command `flanders
-leaderboard check` uses these checks.
+leaderboard submit --check` uses these checks.
 """
 
 from __future__ import annotations

@@ -8,8 +8,11 @@ from __future__ import annotations
 import array_api_compat
 import numpy as np
 
-from flanders.arrays import Array, FloatVector, IntVector, on_host, to_numpy, widest_float
+from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, on_host, to_numpy, widest_float
 from flanders.linalg.blocks import centred_block, column_blocks
+
+MOST_CLUSTERS, REFERENCES = 6, 20
+"""The largest number of clusters that `num_clusters` tries, and its number of random sets of values."""
 
 
 def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector]]:
@@ -55,33 +58,42 @@ def line_clusters(values: FloatVector, most: int) -> list[tuple[float, IntVector
     return divisions
 
 
-def num_clusters(values: FloatVector, rng: np.random.Generator, most: int = 6, references: int = 20) -> int:
-    """Return the number of clusters by the gap statistic, at most `most`.
+def num_clusters(values: FloatVector, rng: np.random.Generator) -> int:
+    """Return the number of clusters by the gap statistic, at most `MOST_CLUSTERS`.
 
     The costs that `line_clusters` returns for the given values are compared with those for random sets of values.
-    There are `references` random sets. Each has as many values as `values`, drawn uniformly between the smallest
-    and the largest given value. gap(k) is the mean logarithm of the random sets' costs with k clusters, minus the
-    logarithm of the given values' cost. The result is the smallest k with gap(k) >= gap(k + 1) - error(k + 1),
-    where error(k + 1) is the standard error of gap(k + 1). If there is no such k, the result is `most`.
+    Each random set has as many values as `values`, drawn uniformly between the smallest and the largest given
+    value.
+    """
+    low, high = float(values.min()), float(values.max())
+    if high <= low:
+        return 1
+
+    def costs(x: FloatVector) -> list[float]:
+        return [cost for cost, _ in line_clusters(x, MOST_CLUSTERS)]
+
+    random_sets = (rng.uniform(low, high, size=values.size) for _ in range(REFERENCES))
+    return num_by_gap(np.array(costs(values)), np.array([costs(x) for x in random_sets]))
+
+
+def num_by_gap(costs: FloatVector, random_costs: FloatMatrix) -> int:
+    """Return the number of clusters by the gap statistic.
+
+    `costs` has the cost of dividing the data into k clusters, for k = 1, 2 and so on. `random_costs` has a row of
+    such costs for each random set of data. gap(k) is the mean logarithm of the random sets' costs with k clusters,
+    minus the logarithm of the cost of the data. The result is the smallest k with gap(k) >= gap(k + 1) - error(k +
+    1), where error(k + 1) is the standard error of gap(k + 1). If there is no such k, the result is the largest k.
 
     References
     ----------
     Tibshirani, Walther and Hastie, "Estimating the number of clusters in a data set via the gap
     statistic", JRSS B 2001.
     """
-    low, high = float(values.min()), float(values.max())
-    if high <= low:
-        return 1
-    most = min(most, values.size)
-
-    def log_costs(x: FloatVector) -> FloatVector:
-        return np.log(np.maximum([cost for cost, _ in line_clusters(x, most)], 1e-300))
-
-    random_costs = np.stack([log_costs(rng.uniform(low, high, size=values.size)) for _ in range(references)])
-    gap = random_costs.mean(axis=0) - log_costs(values)
-    error = random_costs.std(axis=0) * np.sqrt(1 + 1 / references)
+    logs = np.log(np.maximum(random_costs, 1e-300))
+    gap = logs.mean(axis=0) - np.log(np.maximum(costs, 1e-300))
+    error = logs.std(axis=0) * np.sqrt(1 + 1 / len(logs))
     enough = gap[:-1] >= gap[1:] - error[1:]
-    return int(np.argmax(enough)) + 1 if enough.any() else most
+    return int(np.argmax(enough)) + 1 if enough.any() else len(costs)
 
 
 def minority_counts(updates: Array, center: Array, separation: float) -> tuple[FloatVector, int]:

@@ -35,8 +35,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector
-from flanders.linalg.products import combine, distances_of_gram, rough_squared_norms
+from flanders.arrays import FloatMatrix, FloatVector, IntVector
+from flanders.linalg.products import distances_of_gram
 
 NOISE = 64
 """Two rows count as copies if their squared distance is at most `NOISE * e`. Here e is the sum of two rounding
@@ -113,22 +113,6 @@ def geometric_median(
     coefficients = np.zeros_like(weights)
     coefficients[present] = optimum.coefficients[label] * share
     return Optimum(coefficients, optimum.gap)
-
-
-def weiszfeld(matrix: Array, start: Array, weights: FloatVector, steps: int, smoothing: float = 0.0) -> Array:
-    r"""Return the point that Weiszfeld's algorithm reaches from `start` after this number of steps.
-
-    Each step moves to a weighted average of the rows of the matrix. In this average, row i has a weight
-    proportional to :math:`w_i / \max(\nu, d_i)`, where :math:`w_i` is its entry in `weights`, :math:`d_i` is its
-    distance to the point before the step, and :math:`\nu` is `smoothing` times the weighted median of the
-    :math:`d_i`.
-    """
-    z = start
-    for _ in range(steps):
-        distances = np.sqrt(rough_squared_norms(matrix, z))
-        pull = weights / np.maximum(distances, max(smoothing * weighted_median(distances, weights), TINY))
-        z = combine(pull / pull.sum(), matrix)
-    return z
 
 
 def coincident(squared: FloatMatrix, noise: FloatVector) -> IntVector:
@@ -342,9 +326,3 @@ def middle(line: FloatVector, weights: FloatVector) -> FloatVector:
     coefficients = np.zeros_like(weights)
     coefficients[halves] = 1 / halves.size
     return coefficients
-
-
-def weighted_median(values: FloatVector, weights: FloatVector) -> float:
-    """Return the weighted median: the smallest value such that the weights up to it add up to more than a half."""
-    order = values.argsort()
-    return float(values[order[weights[order].cumsum().searchsorted(0.5 + TIE)]])

@@ -208,11 +208,11 @@ def _has_independent_columns(matrix: FloatMatrix) -> bool:
     return s.size == matrix.shape[1] and bool(s[-1] > RANK_TOLERANCE * s[0])
 
 
-def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100) -> Array:
-    """Forecast the models of the next round from those of earlier rounds, oldest first.
+def forecast(matrices: Sequence[Array]) -> Array:
+    """Forecast the models of the next round from those of earlier rounds, oldest first, with MAR(1).
 
     Each matrix is `(h, d)`, with a row per client. The matrices may be of any array library, and the forecast is of
-    the same library. If there are at most `order` matrices, the forecast is the newest matrix.
+    the same library. If there is only one matrix, it is the forecast.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
            [0., 8.]])
     """
     xp, newest = array_namespace(*matrices), matrices[-1]
-    if len(matrices) <= order:
+    if len(matrices) == 1:
         return copied(newest)
     h, d = newest.shape
     if d <= h * len(matrices):
@@ -234,8 +234,7 @@ def forecast(matrices: Sequence[Array], *, order: int = 1, iterations: int = 100
         gram = inner_products([*matrices, xp.zeros_like(newest[:1, :])], newest[0, :])
         basis = coordinates(gram, rounding_of(newest))
         columns = np.split(basis[:, :-1] - basis[:, -1:], len(matrices), axis=1)
-    fitted = fit(columns, order=order, iterations=iterations)
-    return like(fitted.coefficients.T, newest) @ xp.concat(list(matrices[order:]))
+    return like(fit(columns).coefficients.T, newest) @ xp.concat(list(matrices[1:]))
 
 
 def coordinates(gram: FloatMatrix, rounding: float = float(np.finfo(np.float64).eps)) -> FloatMatrix:

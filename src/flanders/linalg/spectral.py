@@ -38,8 +38,7 @@ class DivideAndConquer:
         check_number(self.caller, "num_malicious", self.num_malicious, 0)
         check_number(self.caller, "iterations", self.iterations, 1, whole=True)
         check_number(self.caller, "filtering_fraction", self.filtering_fraction, 0)
-        if self.sample is not None:
-            check_number(self.caller, "sample", self.sample, 1, whole=True)
+        check_number(self.caller, "sample", self.sample, 1, whole=True, optional=True)
 
     def scores(self, round_: Round, rng: np.random.Generator) -> FloatVector:
         """Return the largest score of each row over all iterations. An outlier has a score above 1.

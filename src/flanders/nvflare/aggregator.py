@@ -28,10 +28,10 @@ from flanders.checks import InputError, check_number
 from flanders.defense import Defense
 from flanders.filters import Filter
 from flanders.hosts.averages import average
-from flanders.hosts.claims import MOST_EXAMPLES
+from flanders.hosts.claimed_weights import MOST_EXAMPLES
 from flanders.hosts.refusals import check_refusals
 from flanders.hosts.round_line import line_of
-from flanders.hosts.state_folder import locked_folder, make_folder
+from flanders.hosts.state_folder import ELSEWHERE, locked_folder, make_folder
 from flanders.nvflare.received import (
     NO_NAME,
     ReceivedReplies,
@@ -42,15 +42,13 @@ from flanders.nvflare.received import (
     meta_of,
     numbers_of,
 )
-from flanders.nvflare.saved_defense import ELSEWHERE, recall_defense, save_defense
+from flanders.nvflare.saved_defense import recall_defense, save_defense
 from flanders.outcome import Outcome
-from flanders.record import ClientRecord, Fate, RoundRecord
+from flanders.record import STAYS, ClientRecord, Fate, RoundRecord
 from flanders.round import ClientId, Evaluate, Round
 
 EvaluateParams = Callable[[Mapping[str, Array]], FloatVector | float]
 """A function that takes a model, as arrays by name, and returns its losses on examples of the server."""
-STAYS = "the global model stays"
-"""The end of messages about a round without a new model."""
 
 
 class FilteredAggregator(ModelAggregator):
@@ -110,12 +108,9 @@ class FilteredAggregator(ModelAggregator):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if max_steps is not None:
-            check_number(name, "max_steps", max_steps, 0, MOST_EXAMPLES)
-        if times_median is not None:
-            check_number(name, "times_median", times_median, 1)
-        if seed is not None:
-            check_number(name, "seed", seed, 0, whole=True)
+        check_number(name, "max_steps", max_steps, 0, MOST_EXAMPLES, optional=True)
+        check_number(name, "times_median", times_median, 1, optional=True)
+        check_number(name, "seed", seed, 0, whole=True, optional=True)
         if state_dir is not None and not (isinstance(state_dir, str) and state_dir):
             raise InputError(f"The `state_dir` parameter of {name} must be a path as a string. Got {state_dir!r}.")
         if evaluate is not None and not callable(evaluate):

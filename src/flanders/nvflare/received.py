@@ -16,7 +16,7 @@ from nvflare.apis.fl_constant import FLMetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
 from flanders.arrays import Array, FloatVector, to_numpy
-from flanders.hosts.claims import capped_at_median, check_weight, is_finite_number, short
+from flanders.hosts.claimed_weights import capped_at_median, check_weight, is_finite_number, short
 from flanders.hosts.model_arrays import BadReply, HostArrays, Numbers, Vector, is_buffer
 from flanders.hosts.unscored import far_clients, largest_difference
 from flanders.record import ClientRecord, Fate

@@ -9,14 +9,13 @@ from flanders.checks import InputError
 from flanders.defense import Defense
 from flanders.defense_state import DefenseState
 from flanders.hosts.model_arrays import HostArrays
-from flanders.state import load_state, save_state, saveable
+from flanders.hosts.state_folder import ELSEWHERE, load_saved
+from flanders.state import save_state, saveable
 
 FILE = "flanders-nvflare.npz"
 """The name of the file in the `state_dir`."""
 FORMAT = 1
 """The version of the file's format. A file of another version is refused."""
-ELSEWHERE = "To start afresh, name another `state_dir`."
-"""The end of many error messages."""
 
 
 @saveable
@@ -47,12 +46,7 @@ def recall_defense(folder: Path, defense: Defense, arrays: HostArrays) -> int:
     path = folder / FILE
     if not path.exists():
         return 0
-    try:
-        saved = load_state(path)
-    except InputError as error:
-        raise InputError(f"{error} {ELSEWHERE}") from error
-    if not isinstance(saved, SavedDefense) or saved.format != FORMAT:
-        raise InputError(f"{path} was not saved by this version of FilteredAggregator. {ELSEWHERE}")
+    saved = load_saved(path, SavedDefense, FORMAT, "FilteredAggregator")
     if saved.arrays != tuple((array.name, array.shape) for array in arrays.arrays):
         raise InputError(f"{path} was saved for a model with other arrays. {ELSEWHERE}")
     try:

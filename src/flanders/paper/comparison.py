@@ -56,10 +56,9 @@ class Compared:
     def tolerance(self) -> float:
         """The largest distance that counts as agreement."""
         c = self.cell
-        measure = c.metric.partition("@")[0]
-        if measure in DETECTION and (c.attack, c.malicious_ratio) == ("opt", "0.2"):
+        if c.measure in DETECTION and (c.attack, c.malicious_ratio) == ("opt", "0.2"):
             return OPT_MINORITY_TOLERANCE
-        return TOLERANCES[measure]
+        return TOLERANCES[c.measure]
 
     @property
     def agrees(self) -> bool:
@@ -81,7 +80,7 @@ def compare_cells(
         for seed in seeds:
             run = variant.run(cell, seed, overrides)
             measured = None if run is None else measures.get(run.id)
-            value = None if measured is None else measured.get(cell.metric.partition("@")[0])
+            value = None if measured is None else measured.get(cell.measure)
             if value is not None:
                 values.append(value)
         mean = fmean(values) if values else None
@@ -119,7 +118,7 @@ def verdicts_on(compared: Sequence[Compared]) -> list[Verdict]:
     """
     verdicts = []
     for measure, metrics in (("precision and recall", DETECTION), ("accuracy", ("accuracy",))):
-        in_paper = [c for c in compared if c.paper is not None and c.cell.metric.partition("@")[0] in metrics]
+        in_paper = [c for c in compared if c.paper is not None and c.cell.measure in metrics]
         done = [c for c in in_paper if c.ours is not None]
         others = sorted((c for c in done if not c.agrees), key=lambda c: -(c.distance or 0.0))
         agreeing, missing = len(done) - len(others), len(in_paper) - len(done)

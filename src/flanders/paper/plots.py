@@ -93,7 +93,7 @@ def agreement(cells: Sequence[Compared]) -> Figure:
             band = TOLERANCES[metrics[0]]
             ax.fill_between([0, 1], [-band, 1 - band], [band, 1 + band], color=GREY, alpha=0.15, lw=0)
             ax.plot([0, 1], [0, 1], color=GREY, lw=0.6)
-            shown = [c for c in cells if c.cell.metric.partition("@")[0] in metrics]
+            shown = [c for c in cells if c.cell.measure in metrics]
             for filter_, color in colors.items():
                 points = [(c.paper, c.ours) for c in shown if c.cell.filter == filter_ and c.paper is not None]
                 if points:

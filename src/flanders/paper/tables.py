@@ -71,6 +71,11 @@ class Cell:
         return tuple(getattr(self, name) for name in KEYS)
 
     @property
+    def measure(self) -> str:
+        """The metric without the part after `@`."""
+        return self.metric.partition("@")[0]
+
+    @property
     def is_undefined(self) -> bool:
         """Whether the paper says, in any table, that the aggregator cannot be applied in this setting."""
         return self.key[:-1] in undefined()

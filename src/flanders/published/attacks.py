@@ -131,8 +131,7 @@ class OptReference(Attack):
 
     def __post_init__(self) -> None:
         check_number("OptReference", "tau", self.tau, 0)
-        if self.num_tensors is not None:
-            check_number("OptReference", "num_tensors", self.num_tensors, 1, whole=True)
+        check_number("OptReference", "num_tensors", self.num_tensors, 1, whole=True, optional=True)
         if self.layer_sizes is None:
             return
         object.__setattr__(self, "layer_sizes", tuple(self.layer_sizes))

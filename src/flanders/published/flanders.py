@@ -166,14 +166,7 @@ class FlandersReference(Filter[FlandersReferenceState]):
         return np.asarray(np.linalg.norm(sent - forecast, axis=1))
 
 
-def reference_forecast(
-    newest: FloatMatrix,
-    start: FloatMatrix,
-    *,
-    iterations: int = 100,
-    ridge_a: float = 1.0,
-    ridge_b: float = 1.0,
-) -> FloatMatrix:
+def reference_forecast(newest: FloatMatrix, start: FloatMatrix, *, iterations: int = 100) -> FloatMatrix:
     r"""Return the forecast of the published code, `(m, n)`, from only the models X of the last round.
 
     X has a row for each of m clients and a column for each of n sampled parameters. MAR forecasts the models of a
@@ -182,10 +175,10 @@ def reference_forecast(
     to the unscaled X.
 
     A is m x m and B is n x n. B starts at random numbers (`start`). Then A and B are computed in turn, with the
-    ridge penalties alpha (`ridge_a`) and beta (`ridge_b`):
+    ridge penalty 1:
 
-    .. math:: A \leftarrow S B S^T (S B^T B S^T + \alpha I)^{-1}, \quad
-              B \leftarrow S^T A S (S^T A^T A S + \beta I)^{-1}, \quad \hat X = A X B^T.
+    .. math:: A \leftarrow S B S^T (S B^T B S^T + I)^{-1}, \quad
+              B \leftarrow S^T A S (S^T A^T A S + I)^{-1}, \quad \hat X = A X B^T.
 
     After the first iteration, :math:`B = S^T C S` with an m x m matrix C. So this function computes only C and
     :math:`G = S S^T`. The forecast is the same, and no linear system of size n x n has to be solved.
@@ -198,7 +191,7 @@ def reference_forecast(
     forward, square = scaled @ start @ scaled.T, turned @ turned.T
     a = c = identity
     for _ in range(iterations):
-        a = np.linalg.solve((square + ridge_a * identity).T, forward.T).T
-        c = np.linalg.solve((gram @ a.T @ a + ridge_b * identity).T, a.T).T
+        a = np.linalg.solve((square + identity).T, forward.T).T
+        c = np.linalg.solve((gram @ a.T @ a + identity).T, a.T).T
         forward, square = gram @ c @ gram, gram @ c.T @ gram @ c @ gram
     return np.asarray(a @ newest @ scaled.T @ c.T @ scaled)

@@ -117,13 +117,9 @@ class ComparedRuns:
         """
         return " · ".join(self._detail(key, value) for key, value in self.other_details(i) if key != SEED)
 
-    def siblings(self, i: int, most: int | None = None) -> list[int]:
-        """Return run `i` and the runs that differ from it only in their defence, in the order of `runs`.
-
-        If `most` is given, return at most this many runs. Run `i` is one of them.
-        """
-        others = [j for j in self._same_setting[self._without(i, DEFENCE)] if j != i]
-        return sorted([i, *(others if most is None else others[: most - 1])])
+    def siblings(self, i: int) -> list[int]:
+        """Return run `i` and the runs that differ from it only in their defence, in the order of `runs`."""
+        return self._same_setting[self._without(i, DEFENCE)]
 
     def settings(self) -> list[list[int]]:
         """Return groups of runs. The runs of a group differ only in their defence and seed.
@@ -185,3 +181,21 @@ class ComparedRuns:
     def _without(self, i: int, sections: Sequence[str]) -> str:
         """Return the spec of run `i` as text, without the sections in `sections`."""
         return repr(sorted((k, v) for k, v in self.flat[i].items() if section_of(k) not in sections))
+
+
+def without_shared_aggregator(defences: Sequence[str]) -> list[str]:
+    """Remove the aggregator from the names of defences if all defences have the same aggregator.
+
+    The names are those of `ComparedRuns.defence`.
+
+    Examples
+    --------
+    >>> without_shared_aggregator(["fedavg", "guard + fedavg", "krum + fedavg"])
+    ['no filter', 'guard', 'krum']
+    >>> without_shared_aggregator(["fedavg", "median"])
+    ['fedavg', 'median']
+    """
+    ends = {name.rpartition(" + ")[2] for name in defences}
+    if len(ends) > 1 or len(defences) < 2:
+        return list(defences)
+    return [name.rpartition(" + ")[0] or "no filter" for name in defences]

@@ -138,7 +138,7 @@ def crosstable(
 
 @dataclass(frozen=True)
 class Grid:
-    """The mean of a measure for each attack and defence."""
+    """The mean accuracy after the last round, for each attack and defence."""
 
     rows: list[str]
     """The name of each row: first the values in which runs differ, then the attack."""
@@ -146,29 +146,26 @@ class Grid:
     """The name of the defence of each column."""
     means: list[list[float]]
     """The means over seeds, as a list of rows. A mean is NaN if no run with this attack and defence is done."""
-    words: str
-    """What the measure is, in words."""
 
 
-def grid_means(results: Path, wheres: Sequence[str] = (), metric: str = "accuracy") -> Grid | None:
-    """Return the means of `metric` over the seeds, from all runs that are done.
+def grid_means(results: Path, wheres: Sequence[str]) -> Grid | None:
+    """Return the mean accuracies over the seeds, from all runs that are done and fulfil the conditions `wheres`.
 
-    Return None if no run that is done has a value of `metric`.
+    Return None if there is no such run with an accuracy.
     """
-    measured = METRICS[metric]
     done = [s for s in read_summaries(results) if s.status == "done"]
     done = [done[i] for i in selected([s.spec for s in done], wheres)] if done else []
-    done = [s for s in done if getattr(s, measured.field) is not None]
+    done = [s for s in done if s.final is not None]
     if not done:
         return None
-    header, cells = _cells(done, measured)
+    header, cells = _cells(done, METRICS["accuracy"])
     defences = list(dict.fromkeys(name for by_defence in cells.values() for name in by_defence))
     names = [" ".join(_worded(key, value) for key, value in zip(header, row[:-2], strict=False)) for row in cells]
     attacks = ["no attack" if row[-2] == "none" else f"{row[-2]} {row[-1]}" for row in cells]
     means = [[fmean(row[name]) if name in row else math.nan for name in defences] for row in cells.values()]
     rows = [f"{name} {attack}".strip() for name, attack in zip(names, attacks, strict=True)]
     columns = ["no filter" if name == "keep-all" else name for name in _without_shared_aggregator(defences)[0]]
-    return Grid(rows, columns, means, measured.words)
+    return Grid(rows, columns, means)
 
 
 def _cells(done: Sequence[RunSummary], metric: Metric) -> tuple[list[str], Cells]:
@@ -223,24 +220,6 @@ def _without_shared_aggregator(defences: Sequence[str]) -> tuple[list[str], str]
         return list(defences), ""
     (shared,) = aggregators
     return [name.replace(f" + {shared}", "", 1) for name in defences], f" Aggregator: {shared}."
-
-
-def without_shared_part(defences: Sequence[str]) -> list[str]:
-    """Remove the aggregator from the names of defences if all defences have the same aggregator.
-
-    The names are those of `ComparedRuns.defence`. Return the new names.
-
-    Examples
-    --------
-    >>> without_shared_part(["fedavg", "guard + fedavg", "krum + fedavg"])
-    ['no filter', 'guard', 'krum']
-    >>> without_shared_part(["fedavg", "median"])
-    ['fedavg', 'median']
-    """
-    ends = {name.rpartition(" + ")[2] for name in defences}
-    if len(ends) > 1 or len(defences) < 2:
-        return list(defences)
-    return [name.rpartition(" + ")[0] or "no filter" for name in defences]
 
 
 def _defence_details(rows: Sequence[tuple[str, ...]], flats: Sequence[Table]) -> list[str]:

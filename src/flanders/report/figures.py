@@ -16,14 +16,7 @@ from flanders.results.spec_keys import SEED, last_part
 
 FORMATS = ("pdf", "svg", "png")
 GRID = "grid"
-FIGURE_NAMES = (
-    GRID,
-    "accuracy",
-    "scores_heatmap",
-    "score_distributions",
-    "precision_recall",
-    "time_by_phase",
-)
+FIGURE_NAMES = (GRID, "accuracy", "scores_heatmap", "score_distributions", "precision_recall", "time_by_phase")
 """The names of all figures. `grid` shows all runs together. The other figures are drawn for each setting, which is
 everything in a run except its defence and its seed."""
 
@@ -74,7 +67,6 @@ def write_figures(
         only = [GRID] if len(settings) > 1 else [name for name in FIGURE_NAMES if name != GRID]
     written: list[Path] = []
     with writing(Path(folder)):
-        Path(folder).mkdir(parents=True, exist_ok=True)
         if GRID in only:
             written.append(Path(folder) / f"{GRID}.{format}")
             plots.save(grid_plot.draw_grid(grid_means(Path(results), wheres)), written[-1])

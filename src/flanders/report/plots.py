@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from flanders.extras import needing
 
@@ -22,8 +22,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from flanders.arrays import FloatVector
 from flanders.files import atomic, check_target, file_name
 from flanders.record import Fate
-from flanders.report.compared_runs import ComparedRuns
-from flanders.report.crosstable import without_shared_part
+from flanders.report.compared_runs import ComparedRuns, without_shared_aggregator
 from flanders.report.run_data import BoolMatrix, RunData
 from flanders.results.spec_keys import attack_start
 
@@ -81,21 +80,16 @@ STYLE: Any = {
 }
 
 
-FIGURES = ("accuracy", "scores_heatmap", "score_distributions", "precision_recall", "time_by_phase")
-"""The names of the figures of one setting, which is everything in a run except its defence and its seed."""
-
-
-def draw_figures(
-    compared: ComparedRuns, group: Sequence[int], only: Sequence[str] = FIGURES
-) -> Iterator[tuple[str, Figure]]:
+def draw_figures(compared: ComparedRuns, group: Sequence[int], only: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Draw figures of one setting, and yield each figure with its name.
 
-    `group` has the runs with this setting, as positions in `compared.runs`. `only` has the names of the figures.
+    `group` has the runs with this setting, as positions in `compared.runs`. `only` has the names of the figures:
+    some of `FIGURE_NAMES`.
     """
     defences: dict[str, list[int]] = {}
     for i in group:
         defences.setdefault(compared.defence(i), []).append(i)
-    shown_as = dict(zip(defences, without_shared_part(list(defences)), strict=True))
+    shown_as = dict(zip(defences, without_shared_aggregator(list(defences)), strict=True))
     runs_of = {shown_as[label]: [compared.runs[i] for i in runs] for label, runs in defences.items()}
     twin = next((compared.twin(i) for i in group if compared.twin(i) is not None), None)
     free = None if twin is None or twin in group else compared.runs[twin]  # a similar run without an attack
@@ -233,7 +227,7 @@ def _client_axis(shown: int, total: int) -> str:
     return "Client" if shown == total else f"Client ({shown} of {total:,})"
 
 
-def _legend(ax: Axes, place: Any, **style: Any) -> None:
+def _legend(ax: Axes, place: Literal["outside upper center", "outside lower center"], **style: Any) -> None:
     if ax.get_legend_handles_labels()[0]:
         ax.figure.legend(loc=place, **style)
 

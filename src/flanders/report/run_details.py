@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flanders.record import Fate
 from flanders.results.schema import reading
-from flanders.round import ClientId
+from flanders.round import ClientId, sort_key
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,8 @@ def read_run_details(path: Path, id_: str) -> RunDetails:
 def _rounds(connection: sqlite3.Connection, id_: str) -> list[RoundDetails]:
     fates: dict[int, dict[str, int]] = defaultdict(dict)
     query = "SELECT round, fate, count(*) FROM client WHERE run = ? GROUP BY round, fate"
-    counts = {(number, fate): count for number, fate, count in connection.execute(query, (id_,))}
-    for number in {number for number, _ in counts}:
-        fates[number] = {str(fate): counts[number, fate] for fate in Fate if (number, fate) in counts}
+    for number, fate, count in connection.execute(query, (id_,)):
+        fates[number][fate] = count
     truth = {
         number: (caught, missed)
         for number, caught, missed in connection.execute(
@@ -120,7 +119,7 @@ def _clients(connection: sqlite3.Connection, id_: str) -> list[ClientDetails]:
         ClientDetails(client, rounds[client], counts.total(), dict(counts.most_common()), _typical(reasons[client]))
         for client, counts in fates.items()
     ]
-    return sorted(details, key=lambda row: (-row.not_kept, isinstance(row.client, str), row.client))
+    return sorted(details, key=lambda row: (-row.not_kept, sort_key(row.client)))
 
 
 def _typical(reasons: list[str]) -> str:

@@ -26,7 +26,7 @@ from flanders.results.confusion import Confusion
 from flanders.results.record_columns import CLIENT_COLUMNS
 from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
-from flanders.round import ClientId
+from flanders.round import ClientId, by_name, sort_key
 
 MOST_ROWS = 1_000
 """At most this many clients of a run get a row in the arrays. A screen cannot show more rows."""
@@ -145,7 +145,7 @@ class GrowingRun:
         Without `sort`, the clients stay in the order in which they appeared.
         """
         clients = list(self._row_of)
-        order = sorted(range(len(clients)), key=lambda i: by_id(clients[i])) if sort else list(range(len(clients)))
+        order = by_name(clients).tolist() if sort else list(range(len(clients)))
         place = np.empty(len(order), dtype=np.int64)  # the new row of each client
         place[order] = np.arange(len(order))
         shape = len(clients), len(self.numbers)
@@ -191,11 +191,6 @@ class GrowingRun:
         for t, (rows, columns) in enumerate(self._cells):
             empty[place[rows], t] = columns[name]
         return empty
-
-
-def by_id(client: ClientId) -> tuple[bool, ClientId]:
-    """Return the key by which clients are sorted: numbers first, then names."""
-    return isinstance(client, str), client
 
 
 def read_results(path: Path, most_rows: int | None = None) -> list[RunData]:
@@ -244,7 +239,7 @@ def choose_clients(connection: sqlite3.Connection, id_: str, most: int) -> Chose
     ).fetchall()
     if len(counts) <= most:
         return None
-    counts.sort(key=lambda row: by_id(row[0]))
+    counts.sort(key=lambda row: sort_key(row[0]))
     rows, evenly = choose_rows(np.array([not_kept for _, not_kept in counts]), most)
     return ChosenClients({counts[i][0] for i in rows}, {counts[i][0] for i in np.flatnonzero(evenly)})
 

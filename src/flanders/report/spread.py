@@ -44,12 +44,12 @@ def half_width(values: Sequence[float], spread: str) -> float:
     return deviation if spread == STD else student_quantile(n - 1) * deviation / math.sqrt(n)
 
 
-def student_quantile(freedom: int, level: float = 0.95) -> float:
-    """Return half the width of a two-sided confidence interval of a mean, in standard errors.
+def student_quantile(freedom: int) -> float:
+    """Return half the width of the 95% confidence interval of a mean, in standard errors.
 
-    `level` is the probability that the interval contains the true mean. The result is a quantile of Student's t
-    distribution with `freedom` degrees of freedom. Python's standard library does not have this quantile. So it is
-    found by bisection here. The area under the density up to a guess is computed by Simpson's rule.
+    The result is a quantile of Student's t distribution with `freedom` degrees of freedom. Python's standard
+    library does not have this quantile. So it is found by bisection here. The area under the density up to a guess
+    is computed by Simpson's rule.
 
     Examples
     --------
@@ -58,12 +58,12 @@ def student_quantile(freedom: int, level: float = 0.95) -> float:
     """
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 
-    def area(high: float, steps: int = 400) -> float:
-        """Return the area under the density of t from 0 to `high`, by `steps` steps of Simpson's rule.
+    def area(high: float) -> float:
+        """Return the area under the density of t from 0 to `high`.
 
-        The steps are equal in u, where t = tan(u). So they are small where t is small.
+        The steps of Simpson's rule are equal in u, where t = tan(u). So they are small where t is small.
         """
-        end = math.atan(high)
+        end, steps = math.atan(high), 400
 
         def height(u: float) -> float:
             t = math.tan(u)
@@ -75,5 +75,5 @@ def student_quantile(freedom: int, level: float = 0.95) -> float:
     low, high = 0.0, 1e3
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if 2 * area(middle) < level else (low, middle)
+        low, high = (middle, high) if 2 * area(middle) < 0.95 else (low, middle)
     return low

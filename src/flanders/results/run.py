@@ -13,10 +13,7 @@ from pathlib import Path
 
 from flanders.checks import check_number
 from flanders.results import spec_keys
-from flanders.results.spec_keys import FLOWER, SIMULATOR
 from flanders.results.tree import Table
-
-__all__ = ["FLOWER", "SIMULATOR", "Options", "RunSpec"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("chunk", "checkpoint_every", "threads"):
-            if getattr(self, name) is not None:
-                check_number("run", name, getattr(self, name), 1, whole=True)
+            check_number("run", name, getattr(self, name), 1, whole=True, optional=True)
 
     @classmethod
     def from_json(cls, text: str) -> Options:
@@ -97,4 +93,4 @@ class RunSpec:
     def on(self, engine: str) -> RunSpec:
         """Return the same run on this engine. The engine `flower` is part of the spec, so it changes the id."""
         rest = {key: value for key, value in self.canonical.items() if key != "engine"}
-        return RunSpec(rest if engine == SIMULATOR else {**rest, "engine": engine}, self.options)
+        return RunSpec(rest if engine == spec_keys.SIMULATOR else {**rest, "engine": engine}, self.options)

@@ -89,9 +89,7 @@ class Store:
         with explained(self.path), transaction(self._connection):
             last = self._connection.execute("SELECT coalesce(max(position), 0) FROM run").fetchone()[0]
             for position, spec in enumerate(specs, start=last + 1):
-                known = self._connection.execute(
-                    "SELECT options, status FROM run WHERE id = ?", (spec.id,)
-                ).fetchone()
+                known = self._options_and_status(spec.id)
                 if known is None:
                     self._connection.execute(
                         "INSERT INTO run (id, position, spec, options, status, created, versions) "

@@ -13,6 +13,8 @@ from flanders.results.confusion import Confusion
 from flanders.results.schema import reading
 from flanders.results.tree import Table
 
+COUNTED = ("caught", "wronged", "missed", "passed")
+"""The fields of a `Confusion`."""
 _KEPT = f"fate = '{Fate.KEPT}'"
 COUNTS = (
     f"total(malicious AND NOT {_KEPT}) AS caught, total(NOT malicious AND NOT {_KEPT}) AS wronged, "
@@ -22,14 +24,16 @@ COUNTS = (
 UNUSABLE = f"total(fate IN ('{Fate.REFUSED}', '{Fate.SILENT}')) AS unusable"
 """SQL for the number of replies that could not be used."""
 _QUERY = f"""
-SELECT run.id, run.spec, run.status, run.error, run.created, run.finished,
-       a.rounds, a.best, a.last, a.success, a.source, a.seconds, a.defending,
-       b.unusable, b.caught, b.wronged, b.missed, b.passed
+SELECT {", ".join(f"run.{name} AS {name}" for name in ("id", "spec", "status", "error", "created", "finished"))},
+       coalesce(a.rounds, 0) AS rounds, a.best AS best, a.final AS final, a.success AS attack_success,
+       a.source AS source_accuracy, coalesce(a.seconds, 0.0) AS seconds,
+       coalesce(a.defending, 0.0) AS defence_seconds, CAST(coalesce(b.unusable, 0) AS INTEGER) AS unusable,
+       {", ".join(f"CAST(coalesce(b.{name}, 0) AS INTEGER) AS {name}" for name in COUNTED)}
 FROM run
 LEFT JOIN (
     SELECT run, count(*) AS rounds, max(CASE WHEN number >= :first THEN accuracy END) AS best,
            total({" + ".join(PHASES)}) AS seconds, total({" + ".join(DEFENCE_PHASES)}) AS defending,
-           (SELECT accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS last,
+           (SELECT accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS final,
            (SELECT attack_success FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS success,
            (SELECT source_accuracy FROM round AS r WHERE r.run = round.run ORDER BY number DESC LIMIT 1) AS source
     FROM round GROUP BY run
@@ -83,49 +87,17 @@ def read_summaries(path: Path, ids: Sequence[str] | None = None, first_round: in
     `first_round` on. All other values are computed from all rounds.
     """
     with reading(Path(path)) as connection:
-        rows = connection.execute(_QUERY, {"first": first_round}).fetchall()
+        cursor = connection.execute(_QUERY, {"first": first_round})
+        names = [name for name, *_ in cursor.description]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor]
     summaries = []
-    for (
-        id_,
-        spec,
-        status,
-        error,
-        created,
-        finished,
-        rounds,
-        best,
-        final,
-        success,
-        source,
-        seconds,
-        defending,
-        unusable,
-        *counts,
-    ) in rows:
-        if ids is not None and id_ not in ids:
-            continue
-        clients = Confusion(*(int(count or 0) for count in counts))
-        summaries.append(
-            RunSummary(
-                id=id_,
-                spec=json.loads(spec),
-                status=status,
-                error=error,
-                created=created,
-                finished=finished,
-                rounds=rounds or 0,
-                best=best,
-                final=final,
-                seconds=seconds or 0.0,
-                defence_seconds=defending or 0.0,
-                precision=_number(clients.precision),
-                recall=_number(clients.recall),
-                false_positive_rate=_number(clients.false_positive_rate),
-                attack_success=success,
-                source_accuracy=source,
-                unusable=int(unusable or 0),
-            )
-        )
+    for row in rows:
+        if ids is None or row["id"] in ids:
+            clients = Confusion(*(row.pop(name) for name in COUNTED))
+            rates = {
+                name: _number(getattr(clients, name)) for name in ("precision", "recall", "false_positive_rate")
+            }
+            summaries.append(RunSummary(**{**row, **rates, "spec": json.loads(row["spec"])}))
     return summaries
 
 

@@ -13,6 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+LARGEST = 2**62
+"""The largest number that `uniform` returns."""
+
 
 def mix64(x: Tensor) -> Tensor:
     """Scramble int64 numbers. Different numbers give different results.
@@ -50,6 +53,16 @@ def keys(seed: int, *parts: Tensor) -> Tensor:
     for part in parts:
         key = mix64(key ^ (part.to(torch.int64) * -0x61C8864680B583EB + 1))
     return key
+
+
+def uniform(seed: int, numbers: Tensor) -> Tensor:
+    """Return random whole numbers from 0 to `LARGEST`, which are hashes of the seed and of each number."""
+    return (keys(seed, numbers) >> 1).abs()
+
+
+def in_share(share: float, examples: Tensor) -> Tensor:
+    """Return whether each example is in a random share of all examples. The share is the same in every round."""
+    return uniform(0, examples) < int(share * LARGEST)
 
 
 def wrap(number: int) -> int:

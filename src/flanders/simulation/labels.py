@@ -9,7 +9,7 @@ from torch import Tensor
 
 from flanders.checks import InputError, check_number
 from flanders.simulation.data_poison import DataPoison, Scope, check_class
-from flanders.simulation.hashing import keys
+from flanders.simulation.hashing import in_share, uniform
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,8 @@ class RandomLabels(DataPoison):
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
     ) -> tuple[Tensor, Tensor]:
         """Give a wrong label to a share of the examples. They are the same examples in every round."""
-        drawn = keys(0, examples) >> 1  # uniform from -2^62 to 2^62
-        chosen = drawn.abs() < int(self.share * 2**62)
-        away = (keys(1, examples) >> 1).abs() % (scope.num_classes - 1) + 1
-        return x, torch.where(chosen, (y + away) % scope.num_classes, y)
+        away = uniform(1, examples) % (scope.num_classes - 1) + 1
+        return x, torch.where(in_share(self.share, examples), (y + away) % scope.num_classes, y)
 
 
 @dataclass(frozen=True)

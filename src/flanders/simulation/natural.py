@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flanders.checks import InputError, check_number
 from flanders.simulation.data_poison import DataPoison, Scope, check_class
-from flanders.simulation.hashing import keys
+from flanders.simulation.hashing import in_share, uniform
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,8 @@ class NaturalBackdoor(DataPoison):
         An example is replaced by the same rare example in every round.
         """
         collected = self._known(scope)[1:]
-        number = keys(0, examples) >> 1  # uniform from -2^62 to 2^62
-        chosen = number.abs() < int(self.share * 2**62)
-        drawn = collected[(keys(3, examples) >> 1).abs() % len(collected)]
+        chosen = in_share(self.share, examples)
+        drawn = collected[uniform(3, examples) % len(collected)]
         where = chosen.view(*chosen.shape, *[1] * (x.ndim - 2))
         return torch.where(where, drawn, x), torch.where(chosen, self.target, y)
 

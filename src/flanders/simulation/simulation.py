@@ -19,7 +19,7 @@ from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.data import Dataset
 from flanders.defense import Defense
 from flanders.filters import Oracle
-from flanders.record import RoundRecord
+from flanders.record import STAYS, RoundRecord
 from flanders.round import Round
 from flanders.simulation.attacker import Attacker, Received, Turn
 from flanders.simulation.clock import Clock
@@ -217,7 +217,7 @@ class Aggregation:
                 model: Tensor = self._defense.aggregate(chosen, self._round, rows)
             if all_finite(model):
                 return model
-            self.notes.append("the aggregate was not finite: the global model stays")
+            self.notes.append(f"the aggregate was not finite: {STAYS}")
             return self._model
 
         return aggregate

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flanders.checks import check_number
 from flanders.simulation.data_poison import DataPoison, Scope, check_class
-from flanders.simulation.hashing import keys
+from flanders.simulation.hashing import LARGEST, in_share, uniform
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,7 @@ class Backdoor(DataPoison):
         check_number(name, "target", self.target, 0, whole=True)
         check_number(name, "size", self.size, 1, whole=True)
         check_number(name, "share", self.share, 0, 1)
-        if self.boost is not None:
-            check_number(name, "boost", self.boost, 0)
+        check_number(name, "boost", self.boost, 0, optional=True)
 
     def change(
         self, x: Tensor, y: Tensor, examples: Tensor, clients: Tensor, scope: Scope
@@ -75,8 +74,7 @@ class Backdoor(DataPoison):
 
         The same examples are chosen in every round.
         """
-        drawn = keys(0, examples) >> 1  # uniform from -2^62 to 2^62
-        chosen = drawn.abs() < int(self.share * 2**62)
+        chosen = in_share(self.share, examples)
         where = chosen.view(*chosen.shape, *[1] * (x.ndim - 2))
         marked = self._marked(x, clients, scope)
         return torch.where(where, marked, x), torch.where(chosen, self._checked_target(scope), y)
@@ -210,5 +208,5 @@ class BlendedBackdoor(Backdoor):
     def _blended(self, x: Tensor, shape: torch.Size, scope: Scope) -> Tensor:
         """Return examples of this shape, blended with the pattern."""
         numbers = torch.arange(math.prod(shape), device=x.device)
-        pattern = ((keys(2, numbers) >> 1).abs().double() / 2**62).to(x.dtype).view(shape)
+        pattern = (uniform(2, numbers).double() / LARGEST).to(x.dtype).view(shape)
         return (1 - self.alpha) * x + self.alpha * scope.highest * pattern

@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
@@ -85,11 +85,11 @@ def conduct(
     *,
     dataset: str,
     seeds: int,
-    attacks: Sequence[str] = (),
-    overrides: Sequence[str] = (),
+    attacks: Sequence[str],
+    overrides: Sequence[str],
     changes: OptionChanges,
-    workforce: Workforce = HERE,
-    format: str = "png",
+    workforce: Workforce,
+    format: str,
 ) -> int:
     """Carry out those runs of a study that are not done yet. Return the exit code of the command.
 
@@ -131,7 +131,7 @@ def _follow_clients(
     """
     datasets, findings, first = Datasets(), [], dict[str, Series]()
     for place, run in enumerate(runs, start=1):
-        series = measured(run.with_options(replace(run.options, **changes)), folder, datasets)
+        series = measured(run.with_options(**changes), folder, datasets)
         attack, seed = attack_of(run), run.setting.federation.seed
         print(f"[{place}/{len(runs)}] {attack}, seed {seed}", file=sys.stderr, flush=True)
         findings += findings_of(run, series)

@@ -93,7 +93,7 @@ class Log:
             return lines
         except ResultsError as error:
             before, self._problem = self._problem, str(error)
-            return [] if before == self._problem else [*wrapped(f"{error} Waiting.")]
+            return [] if before == self._problem else wrapped(f"{error} Waiting.")
 
     def _news_of(
         self, connection: sqlite3.Connection, id_: str, name: str, status: str, error: str | None, hold: bool
@@ -148,7 +148,7 @@ class Log:
 
 def round_lines(record: RoundRecord, alarms: Sequence[Alarm]) -> Iterator[str]:
     """Yield the lines of one round: its numbers, which clients were not kept and why, and its alarms."""
-    counts = {fate: len(record.having(fate)) for fate in Fate}
+    counts = record.counts
     accuracy = "-" if math.isnan(record.accuracy) else f"{record.accuracy:.4f}"
     rest = f"{counts[Fate.DROPPED]:9}{counts[Fate.REFUSED]:9}{counts[Fate.BANNED]:8}{counts[Fate.SILENT]:8}"
     yield f"{record.number:5}  {accuracy:>8}{counts[Fate.KEPT]:8}{rest}"

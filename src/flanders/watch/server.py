@@ -27,7 +27,7 @@ MOST_REQUESTS = 64
 """The most requests that are answered at the same time, so that many visitors cannot use up the memory."""
 
 
-def make_app(results: Path, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
+def make_app(results: Path, host: str, token: str | None) -> ASGIApp:
     """Return the web app that shows a results file. `AccessCheck` explains `host` and `token`."""
     feed, name = Feed(results), results.name
     page = fill_template(

@@ -26,7 +26,7 @@ from flanders.filters import Flanders, FLDetector, Guard, Oracle
 from flanders.flower.engine import FlowerSimulation
 from flanders.flower.engine.runtime import SWITCHES, Link, stop_reports
 from flanders.models import BatchNorm2d, ModelSpec, SmallCnn
-from flanders.results.run import FLOWER, SIMULATOR
+from flanders.results.spec_keys import FLOWER, SIMULATOR
 from flanders.results.summary import read_summaries
 from flanders.simulation import A3fl, Backdoor, LabelFlip, Simulation
 from flower.clients import nodes_running

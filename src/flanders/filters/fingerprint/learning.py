@@ -14,7 +14,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, IntVector
-from flanders.client_memory import most_remembered
+from flanders.client_memory import newest_clients
 from flanders.filters.fingerprint.memory import NO_COMPANY, Signatures
 from flanders.filters.fingerprint.questions import ANY, COMPANY, OWN, Answers
 from flanders.linalg.products import cosines_of_gram, lengths_of_gram, less_their_mean
@@ -54,12 +54,10 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
         return Signatures(tuple(senders), marks, now, crowd, answers.typical, accepted=when_first, between=between)
     assert known.usual is not None
     assert known.accepted is not None
-    usual = dict(zip(known.clients, known.usual, strict=True))
+    before = dict(zip(known.clients, known.usual, strict=True))
+    learned = {client: (before.get(client, row) + row) / 2 for client, row in zip(senders, now, strict=True)}
+    usual = newest_clients(before, learned, len(round_.clients))
     when = dict(zip(known.clients, known.accepted.tolist(), strict=True)) | dict.fromkeys(senders, number)
-    for i, client in enumerate(senders):
-        usual[client] = (usual.pop(client, now[i]) + now[i]) / 2  # at the end, since it was accepted last
-    for client in list(usual)[: -most_remembered(len(round_.clients), len(known.clients))]:
-        del usual[client]
     past = (*known.past, relative)[-REFERENCE_ROUNDS:]
     absent = set(usual) - set(senders)
     older = np.array([row for row, client in enumerate(known.clients) if client in absent], dtype=np.int64)

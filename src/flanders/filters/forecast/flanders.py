@@ -239,7 +239,7 @@ class Flanders(Filter[FlandersState]):
         if self.solver.refit_every > 1:
             fit = evidence if isinstance(evidence, KeptFit) else self._forecaster.kept_fit(numbering, state.fit)
             full = len(state.snapshots) == self.window
-            return replace(after, fit=fit.older() if fit is not None and full else None)
+            return replace(after, fit=replace(fit, age=fit.age + 1) if fit is not None and full else None)
         gram = evidence if isinstance(evidence, np.ndarray) else products_of(numbering, state.gram)
         old = np.arange(numbering.starts[forgotten], numbering.starts[-1])
         index = np.concatenate([old, places, [numbering.global_model]])

@@ -14,7 +14,7 @@ client.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import array_api_compat
 import numpy as np
@@ -78,10 +78,6 @@ class KeptFit:
     """The matrices B_1 to B_w, `(h, h)` each."""
     age: int = 0
     """How many rounds were forecast with this fit."""
-
-    def older(self) -> KeptFit:
-        """Return the fit with its age increased by one."""
-        return replace(self, age=self.age + 1)
 
 
 @dataclass(frozen=True)

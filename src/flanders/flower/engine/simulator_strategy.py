@@ -17,7 +17,8 @@ from flanders.arrays import FloatVector, to_numpy
 from flanders.defense import Defense
 from flanders.flower.aggregator_strategy import AggregatorStrategy
 from flanders.flower.engine.world_test import WorldTest
-from flanders.flower.model_arrays import ModelArrays, Numbers, Vector
+from flanders.flower.model_arrays import ModelArrays
+from flanders.hosts.model_arrays import Numbers, Vector
 from flanders.round import Round
 from flanders.simulation import Received, World
 from flanders.simulation.simulation import averaged, informed

@@ -12,8 +12,9 @@ import torch
 from flwr.app import ArrayRecord
 
 from flanders.arrays import Array, FloatVector, to_numpy
-from flanders.flower.model_arrays import ModelArrays, Vector
+from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.server_test import ServerTest
+from flanders.hosts.model_arrays import Vector
 from flanders.round import Evaluate
 from flanders.simulation import World
 from flanders.simulation.server import Losses

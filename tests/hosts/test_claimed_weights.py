@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flanders.hosts.claims import LONGEST_REASON, check_weight, short
+from flanders.hosts.claimed_weights import LONGEST_REASON, check_weight, short
 from flanders.hosts.model_arrays import BadReply
 
 
