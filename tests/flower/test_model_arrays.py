@@ -32,7 +32,7 @@ def test_only_scored_arrays_are_replaced() -> None:
     start = batch_norm_model()
     arrays = ModelArrays.of(start)
     changed = arrays.unflatten(np.zeros(arrays.size, dtype=np.float32), start)
-    assert arrays.layers == {"w": 42, "v": 7}
+    assert arrays.layers == {"w.kernel": 42, "w.bias": 7}
     assert not changed["w"].numpy().any()
     for name in ("bn.running_mean", "bn.num_batches_tracked"):
         assert changed[name] == start[name]
