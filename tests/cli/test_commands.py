@@ -229,6 +229,7 @@ def mended(simulation):
         ),
         (["watch", "gone.sqlite", "--port", "70000"], "a whole number from 0 to 65535"),
         (["watch", "gone.sqlite", "--once"], "--once needs --text"),
+        (["watch", "gone.sqlite", "--text", "--once"], "There are no results at gone.sqlite"),
         (["watch", "gone.sqlite", "--text", "--port", "1"], "--text shows no page, so omit --port"),
     ],
 )

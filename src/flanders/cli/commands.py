@@ -186,9 +186,9 @@ def watch(options: argparse.Namespace) -> int:
     page = {"--host": options.host, "--port": options.port, "--token-file": options.token_file}
     if options.text and (named := [name for name, value in page.items() if value is not None]):
         raise InputError(f"--text shows no page, so omit {' and '.join(named)}.")
-    if options.results.is_dir() or (options.results.exists() and options.results.stat().st_size):
+    if options.once or options.results.is_dir() or (options.results.exists() and options.results.stat().st_size):
         with reading(options.results):
-            pass  # raises an error now if it is not a results file; a missing file may appear later
+            pass  # raises an error now if it is not a results file; without --once, a missing one may appear later
     if options.text:
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the usual way to end the log
             watch_log(options.results, once=options.once)
