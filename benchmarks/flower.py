@@ -352,7 +352,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(MODES), metavar="NAME", help="with --memory")
     parser.add_argument("--measure", choices=list(MODES), help=argparse.SUPPRESS)
     parser.add_argument(
-        "--check", action="store_true", help=f"fail if the wrapper takes more than {TARGET:.0%} of a round"
+        "--check", action="store_true", help=f"fail if the wrapper takes more than {TARGET:.0%}% of a round"
     )
     options = parser.parse_args()
     if options.measure:

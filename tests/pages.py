@@ -99,7 +99,7 @@ def run_command(line: str, folder: Path) -> None:
 
 def flanders(words: list[str], folder: Path) -> None:
     arguments = words[1:]
-    make_parser().parse_args(arguments)
+    make_parser().parse(arguments)
     places = enumerate(arguments)
     files = [word for i, word in places if word.endswith((".toml", ".sqlite")) and arguments[i - 1] != "--out"]
     here = files and all(Path(file).exists() for file in files)

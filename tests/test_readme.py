@@ -114,6 +114,29 @@ def test_the_grid_has_as_many_runs_as_the_readme_says_and_all_commands_work(tmp_
     assert "<html" in Path("report.html").read_text()
 
 
+def test_the_readme_counts_the_other_defences_of_the_leaderboard():
+    file = ROOT / "src" / "flanders" / "leaderboard" / "defences.toml"
+    defences = tomllib.loads(file.read_text())["defence"]
+    others = [
+        each for each in defences if not each.get("reference") and not each["name"].startswith(DEFAULT_FILTER)
+    ]
+    assert f"compares the filter with {len(others)} other defences" in " ".join(README.split())
+
+
+@pytest.mark.parametrize(
+    ("sentence", "registry", "counts"),
+    [
+        ("Twenty-three aggregators, two more as the code", AGGREGATORS, (23, 2)),
+        ("and four pre-aggregators.", PREAGGREGATORS, (4, 0)),
+        ("Thirty attacks on the updates, and three more as the code", ATTACKS, (30, 3)),
+    ],
+)
+def test_the_changelog_counts_what_there_is(sentence, registry, counts):
+    assert sentence in " ".join((ROOT / "CHANGELOG.md").read_text().split())
+    as_published = sum(name.endswith("-reference") for name in registry)
+    assert (len(registry) - as_published, as_published) == counts
+
+
 def test_flanders_list_prints_every_name(capsys):
     assert main(["list"]) == 0
     words = capsys.readouterr().out.split()

@@ -99,7 +99,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path, content, problem):
 
 
 def test_a_missing_spec_and_a_folder_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"no spec at .*gone.toml"):
+    with pytest.raises(InputError, match=r"no file .*gone.toml"):
         read_toml(tmp_path / "gone.toml")
     with pytest.raises(InputError, match="is a folder"):
         read_toml(tmp_path)

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     logging.basicConfig(format="%(message)s", level=logging.ERROR)  # the results file has the warnings of rounds
     try:
-        options = make_parser().parse_args(arguments)
+        options = make_parser().parse(arguments)
         command: Command = options.command
         return command(options)
     except InputError as error:

@@ -10,11 +10,12 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 
 from flanders.audit import Head, verify_trail
 from flanders.checks import InputError
-from flanders.choices import KINDS
+from flanders.choices import KINDS, registry
 from flanders.cli.audit import heads_in_logs, print_check
 from flanders.cli.listing import print_listing
 from flanders.cli.run_options import option_changes, workforce_of
@@ -26,6 +27,9 @@ from flanders.results.labels import labels
 from flanders.results.schema import reading
 from flanders.watch.log import watch_log
 
+HOST, PORT = "127.0.0.1", 8642
+"""The default address of the live page, which only this machine can reach, and its default port. No well-known
+service uses this port."""
 MOST_NAMED = 10
 """The most files that `flanders plot` names one by one, so that its output stays short."""
 
@@ -96,6 +100,8 @@ def study(options: argparse.Namespace) -> int:
     with needing("studies"):
         from flanders.studies.report import conduct
 
+    if options.rounds is not None and options.rounds < 1:
+        raise InputError(f"--rounds must be at least 1. Got {options.rounds} instead.")
     rounds = [] if options.rounds is None else [f"federation.rounds={options.rounds}"]
     return conduct(
         options.name,
@@ -112,8 +118,21 @@ def study(options: argparse.Namespace) -> int:
 
 def list_entries(options: argparse.Namespace) -> int:
     """List everything that a spec can choose by name."""
-    print_listing((options.kind,) if options.kind else KINDS, as_json=options.json)
+    kind = options.kind
+    if kind is not None and kind not in KINDS:
+        _say_where(kind)
+    print_listing(KINDS if kind is None else (kind,), as_json=options.json)
     return 0
+
+
+def _say_where(name: str) -> None:
+    """Raise an error that says in which list the name is, if it is in one."""
+    for kind in KINDS:
+        known: Collection[str] = ()
+        with contextlib.suppress(InputError):  # an optional package is missing; the name may be in another list
+            known = registry(kind)
+        if name in known:
+            raise InputError(f"{name} is one of the {kind}. `flanders list {kind}` shows it.")
 
 
 def schema(options: argparse.Namespace) -> int:
@@ -164,9 +183,12 @@ def watch(options: argparse.Namespace) -> int:
     """Show a results file while it is written: as a page, or as a log in the terminal."""
     if options.once and not options.text:
         raise InputError("--once needs --text. `flanders report` writes a page of the rounds so far.")
-    if options.results.is_dir() or (options.results.exists() and options.results.stat().st_size):
+    page = {"--host": options.host, "--port": options.port, "--token-file": options.token_file}
+    if options.text and (named := [name for name, value in page.items() if value is not None]):
+        raise InputError(f"--text shows no page, so omit {' and '.join(named)}.")
+    if options.once or options.results.is_dir() or (options.results.exists() and options.results.stat().st_size):
         with reading(options.results):
-            pass  # raises an error now if it is not a results file; a missing file may appear later
+            pass  # raises an error now if it is not a results file; without --once, a missing one may appear later
     if options.text:
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the usual way to end the log
             watch_log(options.results, once=options.once)
@@ -175,13 +197,14 @@ def watch(options: argparse.Namespace) -> int:
         from flanders.watch.access import read_token
         from flanders.watch.server import serve
 
-    serve(options.results, options.host, options.port, read_token(options.host, options.token_file))
+    host, port = options.host or HOST, PORT if options.port is None else options.port
+    serve(options.results, host, port, read_token(host, options.token_file))
     return 0
 
 
 def plot(options: argparse.Namespace) -> int:
     """Write the figures of the report as files."""
-    only = [name.replace("-", "_") for name in options.only]
+    only = options.only
     written = write_figures(options.results, options.out, options.format, only, options.where)
     for path in written[:MOST_NAMED]:
         print(path)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
-from typing import NoReturn, TypeAlias
 
 import flanders
-from flanders.checks import InputError, did_you_mean
 from flanders.choices import KINDS
 from flanders.cli import commands
+from flanders.cli.command_parser import Parser
+from flanders.cli.commands import HOST, PORT
 from flanders.cli.leaderboard import Command, add_leaderboard
-from flanders.cli.run_options import add_run_options
+from flanders.cli.run_options import add_run_options, whole_number
 from flanders.paper.tables import VARIANTS
 from flanders.report.crosstable import METRICS
 from flanders.report.figures import FIGURE_NAMES
@@ -22,43 +21,11 @@ from flanders.studies.grid_studies import QUESTIONS
 
 RESULTS = Path("results.sqlite")
 """The default results file."""
-PORT = 8642
-"""The default port of the live page. No well-known service uses it."""
 MOST_SEEDS = 10_000
 """The most seeds of a command. There is a run for each seed, and the list of runs must fit into memory."""
 TABLE_FORMATS, FIGURE_FORMATS = ("markdown", "latex", "csv"), ("pdf", "svg", "png")
 TABLE_FORMAT_HELP = "format of the tables (default: %(default)s)"
 FIGURE_FORMAT_HELP = "format of the figures (default: %(default)s)"
-Group: TypeAlias = "argparse._SubParsersAction[Parser]"
-"""What `add_subparsers` of argparse returns. Commands are added to it."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors have one line. If a word is misspelt, the error suggests the right word."""
-
-    def __init__(self, prog: str, description: str = "") -> None:
-        super().__init__(prog=prog, description=description)
-        self.commands: list[Parser] = []
-        """The parsers of the commands that were added so far."""
-
-    def added(self, group: Group, name: str, command: Command, text: str) -> Parser:
-        """Add a command to a group of commands, and return its parser."""
-        sub = group.add_parser(name, help=text, description=text)
-        sub.set_defaults(command=command)
-        self.commands.append(sub)
-        return sub
-
-    def error(self, message: str) -> NoReturn:
-        """Raise an `InputError`, as for any other wrong input."""
-        guess = ""
-        if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            guess = did_you_mean(choice[1], [word.strip(" '") for word in choice[2].split(",")])
-        elif option := re.search(r"unrecognized arguments: (--[\w-]+)", message):
-            known = [
-                name for each in (self, *self.commands) for name in re.findall(r"--[\w-]+", each.format_help())
-            ]
-            guess = did_you_mean(option[1], known)
-        raise InputError(f"{message}.{guess} See `{self.prog} --help`.")
 
 
 def make_parser() -> Parser:
@@ -209,7 +176,7 @@ def _study(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--attacks", metavar="NAMES", help="attacks, e.g. gauss,lie (default: the attacks of the study)"
     )
     parser.add_argument(
-        "--rounds", type=int, metavar="N", help="number of rounds (default: the number of the study)"
+        "--rounds", type=whole_number, metavar="N", help="number of rounds (default: the number of the study)"
     )
     _seeds(parser, 1)
     _set(parser, "set a value in all runs, e.g. federation.num_clients=20 (may be repeated)")
@@ -248,7 +215,7 @@ def _seeds(parser: argparse.ArgumentParser, default: int) -> None:
 
 
 def _seed_count(text: str) -> int:
-    seeds = int(text)
+    seeds = whole_number(text)
     if seeds > MOST_SEEDS:
         raise argparse.ArgumentTypeError(f"{text[:20]} seeds are too many. Give a number up to {MOST_SEEDS:,}")
     return seeds
@@ -256,7 +223,7 @@ def _seed_count(text: str) -> int:
 
 def _list(parser: argparse.ArgumentParser) -> None:
     text = f"one of {', '.join(KINDS)} (default: all)"
-    parser.add_argument("kind", nargs="?", choices=KINDS, metavar="KIND", help=text)
+    parser.add_argument("kind", nargs="?", metavar="KIND", help=text)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -311,9 +278,9 @@ def _watch(parser: argparse.ArgumentParser) -> None:
         "--text", action="store_true", help="print a log in this terminal instead of serving a page"
     )
     parser.add_argument("--once", action="store_true", help="with --text: print the rounds so far, and end")
-    text = "address to listen on (default: %(default)s, which only this machine can reach)"
-    parser.add_argument("--host", default="127.0.0.1", help=text)
-    parser.add_argument("--port", type=int, default=PORT, help="port to listen on (default: %(default)s)")
+    text = f"address to listen on (default: {HOST}, which only this machine can reach)"
+    parser.add_argument("--host", help=text)
+    parser.add_argument("--port", type=whole_number, help=f"port to listen on (default: {PORT})")
     text = "file with the token that visitors must enter; required if other machines can reach --host"
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
 
@@ -323,7 +290,15 @@ def _plot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the figures")
     parser.add_argument("--format", choices=FIGURE_FORMATS, default="pdf", help=FIGURE_FORMAT_HELP)
     text = f"only this figure: {', '.join(FIGURE_NAMES)} (may be repeated)"
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=text)
+    parser.add_argument(
+        "--only",
+        type=lambda name: name.replace("-", "_"),
+        choices=FIGURE_NAMES,
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=text,
+    )
     _where(parser)
 
 

@@ -20,7 +20,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="NAME", help="where to compute: auto, cpu or cuda")
     parser.add_argument(
         "--jobs",
-        type=int,
+        type=whole_number,
         default=1,
         metavar="N",
         help="number of processes that work at the same time (default: %(default)s)",
@@ -31,6 +31,14 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpus-per-run", type=float, metavar="N", help="with --on ray: GPUs for each run, e.g. 0.25 (default: 1)"
     )
+
+
+def whole_number(text: str) -> int:
+    """Return the number that an argument of the command line is. Raise an error if it is no whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a whole number") from None
 
 
 def option_changes(options: argparse.Namespace) -> OptionChanges:

@@ -31,15 +31,16 @@ def read_toml(path: Path) -> Table:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
-        raise InputError(
-            f"There is no spec at {path}. Name a TOML file. An empty file runs the defaults."
-        ) from None
+        raise InputError(f"There is no file {path}. Name a TOML file.") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder. Name the spec files in it, e.g. {path}/*.toml.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a TOML file: it is not UTF-8 text.") from error
+        hint = (
+            f" `flanders resume {path}` continues the runs of a results file." if path.suffix == ".sqlite" else ""
+        )
+        raise InputError(f"{path} is not a TOML file: it is not UTF-8 text.{hint}") from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from error
     except (RecursionError, ValueError) as error:

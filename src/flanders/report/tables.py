@@ -96,8 +96,22 @@ def _pages(widths: Sequence[int], fixed: int, width: int) -> list[list[int]]:
 
 
 def _wrapped(name: str, width: int) -> list[str]:
-    """Return the lines of a heading. It is broken at spaces and hyphens, and inside words that are too long."""
-    return textwrap.wrap(name, width) or [""]
+    """Return the lines of a heading.
+
+    It is broken at spaces, hyphens, underscores and signs of equality. Longer parts are broken anywhere.
+
+    Examples
+    --------
+    >>> _wrapped("guard (max_false_positive_rate=0.01)", 12)
+    ['guard (max_', 'false_', 'positive_', 'rate=0.01)']
+    """
+    lines = [""]
+    for part in re.findall(r"[^\s_=-]*(?:[\s_=-]|$)", name):
+        for piece in (part[start : start + width] for start in range(0, len(part), width)):
+            if len((lines[-1] + piece).rstrip()) > width:
+                lines.append("")
+            lines[-1] += piece
+    return [line.rstrip() for line in lines]
 
 
 def _escaped(text: str) -> str:

@@ -224,6 +224,8 @@ def _explain(path: Path, message: str) -> str:
         if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
             return f"{path} cannot be written: no permission. Choose another place."
         return f"{path} cannot be opened for writing ({message}). Choose another place."
+    if "not a database" in message and path.suffix == ".toml":
+        return f"{path} is a spec, not a results file. `flanders run {path}` carries out its runs."
     if "not a database" in message or "malformed" in message:
         return f"{path} is not a readable results file ({message}). Restore it from a copy, or choose another file."
     return f"{path} could not be used: {message}. {safe}"

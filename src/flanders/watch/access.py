@@ -81,7 +81,8 @@ def read_token(host: str, file: Path | None) -> str | None:
         try:
             token = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"The token cannot be read from {file}: {error}. Name another file.") from error
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise InputError(f"The token cannot be read from {file}: {why}. Name another file.") from error
     token = None if token is None else token.strip()
     if not token:
         if is_loopback(host):
