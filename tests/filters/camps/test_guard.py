@@ -86,6 +86,28 @@ def test_known_clients_are_not_outvoted_by_a_flood_of_new_ones():
     assert outcome.dropped == tuple(range(12, 40))
 
 
+@pytest.mark.parametrize("few", [[18, 19], [0, 18, 19], [16, 17, 18]])
+@pytest.mark.parametrize("factor", [1e-10, -1.0])
+def test_attackers_alone_in_a_small_round_cannot_speak_against_everybody_later(few, factor):
+    defense, attackers = Defense(Guard()), [16, 17, 18, 19]
+    for number in range(8):
+        updates = honest(20, number, alpha=5.0)
+        if number >= 4:
+            updates[attackers] *= factor
+        names = few if number == 4 else list(range(20))
+        outcome = defense(updates[names], names, layers=LAYERS, global_model=np.zeros(D))
+        assert number == 4 or set(outcome.kept.tolist()) >= set(range(16))
+
+
+def test_a_federation_that_has_shrunk_is_learnt_from_again():
+    defense = Defense(Guard())
+    for number in range(34):
+        m = 20 if number < 2 else 6
+        defense(honest(m, number), layers=LAYERS, global_model=np.zeros(D))
+        assert defense.state.round_number == number + 1
+        assert defense.state.signatures.newest == (20 if number < 32 else 6)
+
+
 def test_who_turns_later_is_found_by_its_own_past_even_as_a_majority():
     defense = Defense(Guard())
     for seed in range(3):

@@ -40,6 +40,15 @@ def test_a_loud_minority_is_dropped_in_the_first_round():
     assert outcome.dropped == (0, 1)
 
 
+def test_tiny_updates_in_a_small_first_round_do_not_make_all_others_loud():
+    defense = Defense(Guard(), seed=0)
+    for number, m in ((1, 3), (2, 20)):
+        sent = updates(20, number)[:m]
+        sent[:2] *= 1e-10
+        outcome = defense(sent, global_model=np.zeros(D))
+    assert outcome.dropped == (0, 1)
+
+
 def test_if_all_updates_become_longer_nobody_is_called_loud():
     assert protected(8, 4, lambda sent: 1000 * sent).dropped == ()
 

@@ -28,6 +28,17 @@ SPREADS = 4.0
 of the round. In some rounds, the lengths of honest updates vary a lot."""
 FEWEST = 5
 """With fewer updates, their spread is not known well enough."""
+LEAST_KNOWN = 0.25
+"""The typical length of the last round is not used if fewer than `FEWEST` clients were accepted in it, and fewer
+than this share of the clients of this round. A few attackers may have shifted it."""
+
+
+def typical_length(known: Signatures, m: int) -> float | None:
+    """Return the typical log length of the last round, for a round of m clients.
+
+    The result is None if there was no such round, or if too few clients were accepted in it (`LEAST_KNOWN`).
+    """
+    return None if known.newest < max(1, min(FEWEST, LEAST_KNOWN * m)) else known.typical[0]
 
 
 def loud_rows(known: Signatures, answers: Answers) -> tuple[BoolVector, FloatVector]:
@@ -35,14 +46,14 @@ def loud_rows(known: Signatures, answers: Answers) -> tuple[BoolVector, FloatVec
 
     The expected length is the typical length of the last round, or the client's usual length, whichever is longer.
     So a client whose updates are usually short may send one of typical length. It does so if the global model has
-    unlearnt its data, for example. In the first round the expected length is the median length of the round. If all
-    updates are too long, no update is returned, since something has changed for all clients.
+    unlearnt its data, for example. If the typical length is not known, the median length of this round is used. If
+    all updates are too long, no update is returned, since something has changed for all clients.
     """
     own, any_ = answers.values[:, LENGTH], answers.values[:, ANY_LENGTH]
     moved = answers.moved
     of_round = float(np.median(any_[moved])) if moved.any() else 0.0
-    level = of_round if known.marks is None else known.typical[0]
-    longer = np.fmin(own, any_) - level
+    level = typical_length(known, len(any_))
+    longer = np.fmin(own, any_) - (of_round if level is None else level)
     loud = (longer > LOUDEST) & moved
     return (loud if not loud[moved].all() else np.zeros_like(loud)), longer
 
@@ -61,8 +72,8 @@ def longer_than_others(
     lengths, rows = answers.values[:, ANY_LENGTH], rows & answers.moved
     if rows.sum() < FEWEST:
         return np.zeros_like(rows), np.zeros(len(rows))
-    median = float(np.median(lengths[rows]))
+    median, level = float(np.median(lengths[rows])), typical_length(known, len(lengths))
     limit = max(LONGER, SPREADS * robust_spread(lengths[rows]))
-    longer = lengths - (median if known.marks is None else max(median, known.typical[0]))
+    longer = lengths - (median if level is None else max(median, level))
     more = np.log(np.maximum(weights, 1e-300)) - math.log(max(float(np.median(weights[rows])), 1e-300))
     return rows & (longer > limit + np.maximum(more, 0.0)), longer
