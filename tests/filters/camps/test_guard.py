@@ -72,6 +72,14 @@ def test_clients_that_ignore_a_new_learning_rate_do_not_rule_over_the_others(b, 
         assert set(range(b, 20)) <= set(outcome.kept.tolist())
 
 
+@pytest.mark.parametrize(("sign", "kept"), [(1, set(range(2, 40))), (-1, set())])
+def test_two_clients_that_know_more_cannot_stop_a_round_that_improves_the_model(sign, kept):
+    updates = sign * honest(40, 1) / 30
+    updates[:2] = honest(40, 2, alpha=5.0)[:2]
+    outcome = Defense(Guard(), evaluate=towards_the_common)(updates, layers=LAYERS)
+    assert set(outcome.kept.tolist()) - {0, 1} == kept
+
+
 @pytest.mark.parametrize("trusted", ["site-1", 3, None, [[1]], [1.5], [True], [None], b"ab"])
 def test_trusted_clients_are_a_list_of_ids(trusted):
     with pytest.raises(InputError, match="`trusted` parameter of Guard must be a list of the ids of clients"):

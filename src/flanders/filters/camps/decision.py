@@ -238,12 +238,14 @@ def judge_by_examples(
     The losses of both camps may be about the same. In this case `wrong` is dropped. If `wrong` is None, the trusted
     clients and the past decide. The majority is not asked, since the losses show no harm from either camp.
 
-    If one camp has clearly higher losses, this camp is dropped. But no camp is dropped in three cases:
+    If one camp has clearly higher losses, this camp is dropped. But no camp is dropped in four cases:
 
     - `wrong` is the camp with the lower losses.
     - `wrong` is None, and the camp with the higher losses is needed: without it, the mean model of all kept clients
       would have clearly higher losses.
     - `wrong` is None, and the server's own step supports the camp with the higher losses (`WITH_SERVER`).
+    - The camp with the higher losses has nearly all clients (`NEARLY_ALL`), and still improves the global model.
+      Otherwise a client with more data than the others could stop every round.
     """
     t = examples.worse(camps.low, camps.high)
     worse = camps.low if t > 0 else camps.high
@@ -251,6 +253,9 @@ def judge_by_examples(
         if wrong is not None:
             return wrong, ""
         return wrong_camp(camps.low, camps.high, decision.past, majority=False)
+    nearly_all = worse.sum() > NEARLY_ALL * (camps.low | camps.high).sum()
+    if nearly_all and examples.improve(worse):
+        return None, ""
     objects = worse is not wrong if wrong is not None else examples.hurts(decision.kept, decision.kept & ~worse)
     if decision.rooted is not None and wrong is None:
         other = camps.high if worse is camps.low else camps.low
