@@ -58,7 +58,7 @@ def test_clients_that_send_nothing_are_not_compared():
     assert outcome.dropped == ()
 
 
-@pytest.mark.parametrize(("clients", "long"), [(5, 1), (10, 4), (20, 8), (100, 30)])
+@pytest.mark.parametrize(("clients", "long"), [(3, 1), (4, 1), (5, 1), (10, 4), (20, 8), (100, 30)])
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_a_minority_that_sends_more_than_three_times_the_length_of_the_others_is_dropped(clients, long, rounds):
     outcome = protected(clients, rounds, lambda sent: np.vstack([5 * sent[:long], sent[long:]]))

@@ -27,7 +27,10 @@ SPREADS = 4.0
 """The logarithm of an update's length must also be more than this many robust standard deviations above the median
 of the round. In some rounds, the lengths of honest updates vary a lot."""
 FEWEST = 5
-"""With fewer updates, their spread is not known well enough."""
+"""With fewer updates, their spread is not known well enough, and only the limit `LONGER` counts. On digits, none of
+67,137 honest updates in rounds of three and four clients was above this limit."""
+FEWEST_COMPARED = 3
+"""With fewer updates, no update is much longer than the others: of two, nothing tells which one is unusual."""
 LEAST_KNOWN = 0.25
 """The typical length of the last round is not used if fewer than `FEWEST` clients were accepted in it, and fewer
 than this share of the clients of this round. A few attackers may have shifted it."""
@@ -70,10 +73,11 @@ def longer_than_others(
     grows with its weight, if the weight is above the median.
     """
     lengths, rows = answers.values[:, ANY_LENGTH], rows & answers.moved
-    if rows.sum() < FEWEST:
+    if rows.sum() < FEWEST_COMPARED:
         return np.zeros_like(rows), np.zeros(len(rows))
     median, level = float(np.median(lengths[rows])), typical_length(known, len(lengths))
-    limit = max(LONGER, SPREADS * robust_spread(lengths[rows]))
+    spread = robust_spread(lengths[rows]) if rows.sum() >= FEWEST else 0.0
+    limit = max(LONGER, SPREADS * spread)
     longer = lengths - (median if level is None else max(median, level))
     more = np.log(np.maximum(weights, 1e-300)) - math.log(max(float(np.median(weights[rows])), 1e-300))
     return rows & (longer > limit + np.maximum(more, 0.0)), longer
