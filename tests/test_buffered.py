@@ -175,3 +175,14 @@ def test_clients_that_all_claim_nothing_count_alike() -> None:
     rounds.add("a", np.ones(2), 0)
     rounds.add("b", np.full(2, 3.0), 0)
     np.testing.assert_array_equal(rounds.model, [2.0, 2.0])
+
+
+@pytest.mark.parametrize("client", [1.5, None, float("nan"), (1,), b"a", True, [1]])
+def test_a_client_whose_name_is_no_id_is_refused_before_it_can_cost_a_round(client) -> None:
+    rounds = AsyncRounds(np.zeros(3), Defense(KeepAll()), size=2)
+    for name in ("a", "b"):
+        rounds.begin(name)
+    with pytest.raises(InputError, match="client id must be an int or a string"):
+        rounds.begin(client)
+    rounds.add("a", np.ones(3))
+    assert rounds.add("b", np.ones(3)).kept.tolist() == [0, 1]

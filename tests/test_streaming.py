@@ -114,8 +114,8 @@ def test_the_memory_survives_a_restart(tmp_path) -> None:
 def test_wrong_inputs_are_named(tmp_path) -> None:
     with pytest.raises(InputError, match="must be one of FedAvg, Median"):
         StreamedDefense(aggregator=Krum(num_malicious=1))
-    with pytest.raises(InputError, match=r"`updates\[1\]` has shape \(4,\), but the global model has \(5,\)"):
-        StreamedDefense()([np.zeros(5), np.zeros(4)], np.zeros(5), global_model=np.zeros(5))
+    with pytest.raises(InputError, match=r"`out` has shape \(4,\), but the global model has \(5,\)"):
+        StreamedDefense()([np.zeros(5), np.zeros(5)], np.zeros(4), global_model=np.zeros(5))
     ModelFile(tmp_path / "model", 5)
     with pytest.raises(InputError, match="has 20 bytes, but 6 numbers of type float32 take 24"):
         ModelFile(tmp_path / "model", 6)
@@ -138,8 +138,11 @@ class Failing:
         np.full(1000, 1e39 + 0j),
         np.array(["x"] * 1000),
         Failing(),
+        np.zeros(1001, np.float32),
+        np.zeros((1000, 1), np.float32),
+        None,
     ],
-    ids=["too large for the model's type", "NaN", "complex", "text", "unreadable"],
+    ids=["too large for the model's type", "NaN", "complex", "text", "unreadable", "long", "matrix", "nothing"],
 )
 @pytest.mark.parametrize("filter", [KeepAll(), Guard()], ids=repr)
 def test_one_model_that_cannot_be_used_costs_nobody_else_the_round(bad, filter) -> None:
@@ -148,6 +151,26 @@ def test_one_model_that_cannot_be_used_costs_nobody_else_the_round(bad, filter) 
     assert outcome.clients[-1].fate is Fate.REFUSED
     assert outcome.kept.tolist() == list(range(8))
     np.testing.assert_allclose(new, models.mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+class Changing:
+    """A model whose numbers change after they were read for the first time."""
+
+    shape = (1000,)
+
+    def __init__(self, first, then):
+        self.reads = [then, first]
+
+    def __getitem__(self, columns):
+        return (self.reads.pop() if len(self.reads) > 1 else self.reads[0])[columns]
+
+
+@pytest.mark.parametrize("then", [np.full(1000, np.nan), np.zeros(7), np.array(["x"] * 1000)], ids=len)
+def test_a_model_that_changes_while_it_is_aggregated_counts_as_unchanged(then) -> None:
+    models, new = crowd(8, 1000, flipped=0), np.empty(1000, np.float32)
+    changing = [*models[:7], Changing(models[7], then)]
+    StreamedDefense(KeepAll(), seed=0)(changing, new, global_model=np.zeros(1000, np.float32))
+    np.testing.assert_allclose(new, models[:7].sum(axis=0) / 8, rtol=1e-5, atol=1e-6)
 
 
 def test_a_file_that_cannot_be_used_changes_nothing_of_a_streamed_defense(tmp_path) -> None:

@@ -21,7 +21,7 @@ from flanders.checks import InputError, check_instance, check_number
 from flanders.defense import Defense
 from flanders.hosts.claimed_weights import MOST_EXAMPLES
 from flanders.outcome import Outcome
-from flanders.round import ClientId, check_same_kind
+from flanders.round import ClientId, check_client, check_same_kind
 
 Discount = Callable[[int], float]
 """A function that takes the age of a reply and returns the factor by which the weight of the reply is
@@ -126,6 +126,7 @@ class AsyncRounds:
 
     def begin(self, client: ClientId) -> Array:
         """Return the model to send to a client, and remember that the client was given this model."""
+        check_client(client)  # otherwise the round in which the client replies would fail
         self._given[client] = self.number
         return copied(self.model)
 

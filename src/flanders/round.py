@@ -17,7 +17,7 @@ import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, FloatVector, IntVector, all_finite, index_like, without_graph
-from flanders.checks import InputError
+from flanders.checks import InputError, shown
 
 ClientId = int | str
 Evaluate = Callable[[Array], FloatVector | float]
@@ -306,6 +306,12 @@ def check_layers(layers: Mapping[str, int] | None, d: int) -> Mapping[str, int]:
     return layers
 
 
+def check_client(client: object) -> None:
+    """Raise an `InputError` unless `client` can be the id of a client."""
+    if isinstance(client, bool) or not isinstance(client, int | str):
+        raise InputError(f"A client id must be an int or a string, got {shown(client)} ({type(client).__name__}).")
+
+
 def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId, ...]:
     """Return the client ids as plain ints and strings. Raise an `InputError` unless there are `m` different ids."""
     ids = tuple(c.item() if isinstance(c, np.generic) else c for c in (() if clients is None else clients))
@@ -314,8 +320,7 @@ def check_clients(clients: Iterable[ClientId] | None, m: int) -> tuple[ClientId,
     if len(ids) != m:
         raise InputError(f"`clients` must name all {m} rows of `updates`, got {len(ids)} ids.")
     for client in ids:
-        if isinstance(client, bool) or not isinstance(client, int | str):
-            raise InputError(f"A client id must be an int or a string, got {client!r} ({type(client).__name__}).")
+        check_client(client)
     if len(set(ids)) != m:
         twice = sorted({str(c) for c in ids if ids.count(c) > 1})
         raise InputError(

@@ -174,14 +174,14 @@ class StreamedDefense:
     ) -> Outcome:
         """Let the filter drop suspicious clients, and write the aggregate of the other models to `out`.
 
-        `updates` are the models of the clients. `Round` explains `clients` and `weights`. The `model` of the
-        outcome is only the sketch of the new global model. `out` may be `global_model` itself. But then the old
-        model is lost if the process is killed while it writes the new one.
+        `updates` are the models of the clients. A client is left out if its model has another size, cannot be
+        read, or holds something else than finite numbers. `Round` explains `clients` and `weights`. The `model`
+        of the outcome is only the sketch of the new global model. `out` may be `global_model` itself. But then
+        the old model is lost if the process is killed while it writes the new one.
         """
         size = global_model.shape[0]
-        for name, model in (("out", out), *((f"updates[{i}]", update) for i, update in enumerate(updates))):
-            if tuple(model.shape) != (size,):
-                raise InputError(f"`{name}` has shape {tuple(model.shape)}, but the global model has ({size},).")
+        if tuple(out.shape) != (size,):
+            raise InputError(f"`out` has shape {tuple(out.shape)}, but the global model has ({size},).")
         rows, before = self._sketches(updates, global_model)
         names = () if clients is None else tuple(clients)
         round_ = Round(rows, names, weights, before)
@@ -201,6 +201,7 @@ class StreamedDefense:
     ) -> tuple[FloatMatrix, FloatVector]:
         """Return the sketches of the updates and of the global model. The sketch of an unusable update is NaN."""
         rows, before = np.zeros((len(updates), self.sketch.width)), np.zeros(self.sketch.width)
+        rows[[tuple(getattr(update, "shape", ())) != tuple(global_model.shape) for update in updates]] = np.nan
         for columns in pieces_of(global_model.shape[0], STREAMED):
             model = np.asarray(global_model[columns])
             start = model.astype(np.float64)
@@ -227,7 +228,7 @@ class StreamedDefense:
             new = np.empty(start.size, dtype=np.float64)
             for part in pieces_of(start.size, max(1, PIECE // len(kept))):
                 columns = slice(piece.start + part.start, piece.start + part.stop)
-                block = np.stack([np.asarray(model[columns]) for model in kept]).astype(start.dtype, copy=False)
+                block = np.stack([read_again(model, columns, start[part]) for model in kept])
                 new[part] = self.defense.aggregator(block, weights, global_model=start[part])
             out[piece] = new.astype(start.dtype, copy=False)
             add_to_buckets(change, new - start, *self.sketch.draw(piece.start, start.size))
@@ -268,6 +269,15 @@ def read_piece(model: ModelPieces, columns: slice, dtype: np.dtype[Any]) -> Floa
     except (OSError, ValueError, TypeError):  # e.g. a file that was truncated or removed
         return None
     return numbers if np.isfinite(numbers).all() else None
+
+
+def read_again(model: ModelPieces, columns: slice, start: Piece) -> Piece:
+    """Return a piece of a client's model in the type of `start`, the same piece of the global model.
+
+    Return `start` if the piece cannot be used, since its file was changed after the sketch was computed.
+    """
+    numbers = read_piece(model, columns, start.dtype)
+    return start if numbers is None or numbers.shape != start.shape else numbers.astype(start.dtype, copy=False)
 
 
 def pieces_of(size: int, most: int) -> Iterator[slice]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -103,6 +104,11 @@ def test_a_missing_spec_and_a_folder_are_named(tmp_path):
         read_toml(tmp_path / "gone.toml")
     with pytest.raises(InputError, match="is a folder"):
         read_toml(tmp_path)
+
+
+def test_a_spec_without_an_end_is_refused():
+    with pytest.raises(InputError, match="/dev/zero is too large for a spec: at most 16,777,216 bytes"):
+        read_toml(Path("/dev/zero"))
 
 
 def test_a_key_of_thousands_of_parts_is_refused_in_one_sentence():

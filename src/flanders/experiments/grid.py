@@ -18,6 +18,8 @@ from flanders.results.tree import Table
 
 TOO_MUCH = "its tables or lists are nested too deeply, or a number has too many digits"
 """The end of an error message if Python's TOML parser gives up."""
+MOST_BYTES = 16 * 2**20
+"""The most bytes that a spec may have. Otherwise a file without an end, like /dev/zero, would fill the memory."""
 LARGEST = 100_000
 """The most runs that one spec may have. A spec with more runs is probably a mistake."""
 DEEPEST = 20
@@ -29,7 +31,12 @@ def read_toml(path: Path) -> Table:
     """Return the content of a spec file. Raise an error if the file cannot be read."""
     try:
         with open(path, "rb") as file:
-            return tomllib.load(file)
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise InputError(f"{path} is too large for a spec: at most {MOST_BYTES:,} bytes. Name a TOML file.")
+        return tomllib.loads(content.decode())
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"There is no file {path}. Name a TOML file.") from None
     except IsADirectoryError:

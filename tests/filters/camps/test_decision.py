@@ -114,6 +114,12 @@ def test_camps_are_dropped_one_after_the_other():
     assert not found.doubt
 
 
+def test_extreme_camps_cannot_hide_the_last_one():
+    found, values = decision(100), np.repeat([-1e9, -1e7, -1e5, -1e3, -10.0, 0.0], [2, 2, 2, 2, 12, 80])
+    drop_camps(found, lambda rows: [Trait("test", values, 0.1, UNKNOWN, WORDS)])
+    assert np.array_equal(np.flatnonzero(~found.kept), np.arange(20))
+
+
 def test_two_halves_are_a_doubt_that_is_noted_once(caplog):
     found, values = decision(40), np.array([-9.0] * 20 + [9.0] * 20)
     drop_camps(found, lambda rows: [Trait("test", values, 0.1, UNKNOWN, WORDS)] * 2)

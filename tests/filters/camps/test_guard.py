@@ -72,6 +72,14 @@ def test_clients_that_ignore_a_new_learning_rate_do_not_rule_over_the_others(b, 
         assert set(range(b, 20)) <= set(outcome.kept.tolist())
 
 
+@pytest.mark.parametrize(("sign", "kept"), [(1, set(range(2, 40))), (-1, set())])
+def test_two_clients_that_know_more_cannot_stop_a_round_that_improves_the_model(sign, kept):
+    updates = sign * honest(40, 1) / 30
+    updates[:2] = honest(40, 2, alpha=5.0)[:2]
+    outcome = Defense(Guard(), evaluate=towards_the_common)(updates, layers=LAYERS)
+    assert set(outcome.kept.tolist()) - {0, 1} == kept
+
+
 @pytest.mark.parametrize("trusted", ["site-1", 3, None, [[1]], [1.5], [True], [None], b"ab"])
 def test_trusted_clients_are_a_list_of_ids(trusted):
     with pytest.raises(InputError, match="`trusted` parameter of Guard must be a list of the ids of clients"):
@@ -84,6 +92,28 @@ def test_known_clients_are_not_outvoted_by_a_flood_of_new_ones():
         defense(honest(10, number), layers=LAYERS, global_model=np.zeros(D))
     outcome = defense(turned(40, 28, 7)[::-1], layers=LAYERS, global_model=np.zeros(D))
     assert outcome.dropped == tuple(range(12, 40))
+
+
+@pytest.mark.parametrize("few", [[18, 19], [0, 18, 19], [16, 17, 18]])
+@pytest.mark.parametrize("factor", [1e-10, -1.0])
+def test_attackers_alone_in_a_small_round_cannot_speak_against_everybody_later(few, factor):
+    defense, attackers = Defense(Guard()), [16, 17, 18, 19]
+    for number in range(8):
+        updates = honest(20, number, alpha=5.0)
+        if number >= 4:
+            updates[attackers] *= factor
+        names = few if number == 4 else list(range(20))
+        outcome = defense(updates[names], names, layers=LAYERS, global_model=np.zeros(D))
+        assert number == 4 or set(outcome.kept.tolist()) >= set(range(16))
+
+
+def test_a_federation_that_has_shrunk_is_learnt_from_again():
+    defense = Defense(Guard())
+    for number in range(34):
+        m = 20 if number < 2 else 6
+        defense(honest(m, number), layers=LAYERS, global_model=np.zeros(D))
+        assert defense.state.round_number == number + 1
+        assert defense.state.signatures.newest == (20 if number < 32 else 6)
 
 
 def test_who_turns_later_is_found_by_its_own_past_even_as_a_majority():

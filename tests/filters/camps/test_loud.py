@@ -40,6 +40,15 @@ def test_a_loud_minority_is_dropped_in_the_first_round():
     assert outcome.dropped == (0, 1)
 
 
+def test_tiny_updates_in_a_small_first_round_do_not_make_all_others_loud():
+    defense = Defense(Guard(), seed=0)
+    for number, m in ((1, 3), (2, 20)):
+        sent = updates(20, number)[:m]
+        sent[:2] *= 1e-10
+        outcome = defense(sent, global_model=np.zeros(D))
+    assert outcome.dropped == (0, 1)
+
+
 def test_if_all_updates_become_longer_nobody_is_called_loud():
     assert protected(8, 4, lambda sent: 1000 * sent).dropped == ()
 
@@ -49,7 +58,7 @@ def test_clients_that_send_nothing_are_not_compared():
     assert outcome.dropped == ()
 
 
-@pytest.mark.parametrize(("clients", "long"), [(5, 1), (10, 4), (20, 8), (100, 30)])
+@pytest.mark.parametrize(("clients", "long"), [(3, 1), (4, 1), (5, 1), (10, 4), (20, 8), (100, 30)])
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_a_minority_that_sends_more_than_three_times_the_length_of_the_others_is_dropped(clients, long, rounds):
     outcome = protected(clients, rounds, lambda sent: np.vstack([5 * sent[:long], sent[long:]]))

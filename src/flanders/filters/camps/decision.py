@@ -29,9 +29,6 @@ from flanders.round import Round
 
 log = logging.getLogger("flanders")
 
-PASSES = 4
-"""At most this many camps are dropped in a round. Each kind of attacker forms a camp, and more than four kinds are
-not expected."""
 WITH_SERVER = 0.15
 """The server's own step supports a camp if this camp has higher cosines with the step than the other camp has. This
 is by how much they must be higher.
@@ -126,9 +123,11 @@ def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]
     camp can be dropped.
 
     `traits_of` measures the traits of the clients that are still kept. It is called again after each drop, since
-    some traits compare a client with the average direction of the kept clients.
+    some traits compare a client with the average direction of the kept clients. The number of drops has no limit:
+    otherwise a few clients with extreme updates could form one camp after the other, and hide the other attackers.
     """
-    for _ in range(PASSES):
+    dropped = True
+    while dropped:
         found = []
         for trait in traits_of(decision.kept) if decision.kept.sum() >= FEWEST else ():
             values = trait.values.reshape(len(decision.kept), -1)
@@ -139,8 +138,7 @@ def drop_camps(decision: Decision, traits_of: Callable[[BoolVector], list[Trait]
                 need = evidence_needed(rows.size, decision.rate, trait.per_client)
                 found.append(TwoCamps(trait, low, high, cut.evidence, need))
         found.sort(key=lambda camps: camps.needed - camps.evidence)
-        if not any(drop_wrong_camp(decision, camps) for camps in found):
-            return
+        dropped = any(drop_wrong_camp(decision, camps) for camps in found)
 
 
 def mask_of(rows: IntVector, m: int) -> BoolVector:
@@ -240,12 +238,14 @@ def judge_by_examples(
     The losses of both camps may be about the same. In this case `wrong` is dropped. If `wrong` is None, the trusted
     clients and the past decide. The majority is not asked, since the losses show no harm from either camp.
 
-    If one camp has clearly higher losses, this camp is dropped. But no camp is dropped in three cases:
+    If one camp has clearly higher losses, this camp is dropped. But no camp is dropped in four cases:
 
     - `wrong` is the camp with the lower losses.
     - `wrong` is None, and the camp with the higher losses is needed: without it, the mean model of all kept clients
       would have clearly higher losses.
     - `wrong` is None, and the server's own step supports the camp with the higher losses (`WITH_SERVER`).
+    - The camp with the higher losses has nearly all clients (`NEARLY_ALL`), and still improves the global model.
+      Otherwise a client with more data than the others could stop every round.
     """
     t = examples.worse(camps.low, camps.high)
     worse = camps.low if t > 0 else camps.high
@@ -253,6 +253,9 @@ def judge_by_examples(
         if wrong is not None:
             return wrong, ""
         return wrong_camp(camps.low, camps.high, decision.past, majority=False)
+    nearly_all = worse.sum() > NEARLY_ALL * (camps.low | camps.high).sum()
+    if nearly_all and examples.improve(worse):
+        return None, ""
     objects = worse is not wrong if wrong is not None else examples.hurts(decision.kept, decision.kept & ~worse)
     if decision.rooted is not None and wrong is None:
         other = camps.high if worse is camps.low else camps.low

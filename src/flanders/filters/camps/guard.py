@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -229,9 +229,11 @@ class Guard(Filter[GuardState]):
     def amend(
         self, state: GuardState, round_: Round, kept: IntVector, model: Array, scores: Scores | None = None
     ) -> GuardState:
-        """Return the memory after a round."""
+        """Return the memory after a round. Nothing is learnt from a round with much fewer clients than usual."""
         found = self.evidence_of(state, round_, scores)
         number = state.round_number + 1
+        if kept.size and not state.signatures.is_large_enough(len(round_.clients), number):
+            return replace(state, round_number=number)
         learnt = learn_round(state.signatures, round_, number, kept, found.answers)
         remembered = set(learnt.clients)
         courses = {client: course for client, course in state.courses.items() if client in remembered}

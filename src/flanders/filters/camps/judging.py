@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flanders.arrays import BoolVector, FloatMatrix, FloatVector
+from flanders.arrays import BoolVector, FloatMatrix, FloatVector, copied
 from flanders.filters.camps.directions import mean_cosine_within
 from flanders.filters.server_losses import ServerLosses
 from flanders.linalg.products import combine
@@ -119,6 +119,11 @@ class Examples:
     def hurts(self, rows: BoolVector, fewer: BoolVector) -> bool:
         """Whether the mean model of `fewer` has clearly higher losses than the mean model of `rows`."""
         return standard_errors(self.losses(fewer), self.losses(rows)) > WORSE
+
+    def improve(self, rows: BoolVector) -> bool:
+        """Whether the mean model of these clients has lower losses than the global model."""
+        before = np.clip(self.server.of(copied(self.round_.global_model)), -LARGEST_LOSS, LARGEST_LOSS)
+        return bool(self.losses(rows).mean() < before.mean())
 
 
 def standard_errors(losses: FloatVector, others: FloatVector) -> float:

@@ -35,6 +35,8 @@ def learn_round(known: Signatures, round_: Round, number: int, kept: IntVector, 
     """Return the memory after round `number`, in which the rows `kept` were accepted."""
     if kept.size == 0:
         return replace(known, failures=known.failures + 1, refused=None, between=None)
+    if not known.is_large_enough(len(round_.clients), number):
+        return known
     dropped = np.setdiff1d(np.arange(len(round_.clients)), kept)
     kept, dropped = kept[answers.moved[kept]], dropped[answers.moved[dropped]]  # an update of zero has no direction
     if kept.size < 2:  # a mark is a difference from other clients

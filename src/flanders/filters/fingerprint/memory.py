@@ -27,6 +27,17 @@ from flanders.state import saveable
 NO_COMPANY = (math.inf, 1.0)
 """The median and the spread of the clients' company, before they are known. No company is above this median."""
 
+LEAST_SHARE = 0.5
+"""Nothing is learnt from a round with fewer clients than this share of those accepted in the last round that was
+learnt from.
+
+If most clients happen to be absent, one or two attackers may be the majority of those that reply. What they send
+would then count as usual in the next round, in which all honest clients would seem to have changed.
+"""
+LONGEST_WAIT = 30
+"""After this many rounds from which nothing was learnt, the next one is learnt from, since the federation has
+shrunk."""
+
 
 @saveable
 @dataclass(frozen=True, eq=False)
@@ -62,6 +73,16 @@ class Signatures:
     refused: Array = None
     """`(n, d)`: the directions of the n updates that were dropped in the last round; None if no update was
     dropped."""
+
+    @property
+    def newest(self) -> int:
+        """How many clients were accepted in the last round that was learnt from; 0 before the first such round."""
+        return 0 if self.accepted is None else int((self.accepted == self.accepted.max()).sum())
+
+    def is_large_enough(self, m: int, number: int) -> bool:
+        """Whether to learn from round `number`, which has m clients; see `LEAST_SHARE` and `LONGEST_WAIT`."""
+        waited_long = self.accepted is None or number - int(self.accepted.max()) > LONGEST_WAIT
+        return waited_long or m >= LEAST_SHARE * self.newest
 
     def marks_to_compare_with(self, places: IntVector) -> tuple[Array, IntVector, int]:
         """Return the marks at the positions `places`, followed by the marks of all clients accepted last.
