@@ -60,11 +60,11 @@ from flanders import (
     StreamedDefense,
 )
 from flanders.aggregators import Aggregator
+from flanders.client_ids import ClientId
 from flanders.experiments.spec import parse_spec
 from flanders.filters import Filter
 from flanders.linalg.products import gram
 from flanders.results.confusion import Confusion
-from flanders.round import ClientId
 from flanders.simulation.simulation import Simulation
 from flanders.simulation.stale_trainer import StaleTrainer
 from flanders.simulation.thread_limits import computing_with

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from flanders.client_ids import ClientId
 from flanders.plain_text import first_few, printable
 from flanders.record import STAYS, Fate, RoundRecord
-from flanders.round import ClientId
 
 Streaks = Mapping[ClientId, int]
 """For each client, how many times in a row it has been dropped or refused. It has no entry after it was kept."""

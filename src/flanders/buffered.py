@@ -18,10 +18,11 @@ import array_api_compat
 
 from flanders.arrays import Array, copied, without_graph
 from flanders.checks import InputError, check_instance, check_number
+from flanders.client_ids import ClientId, check_client
 from flanders.defense import Defense
 from flanders.hosts.claimed_weights import MOST_EXAMPLES
 from flanders.outcome import Outcome
-from flanders.round import ClientId, check_client, check_same_kind
+from flanders.round import check_same_kind
 
 Discount = Callable[[int], float]
 """A function that takes the age of a reply and returns the factor by which the weight of the reply is

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from flanders.round import ClientId
+from flanders.client_ids import ClientId
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -19,6 +19,7 @@ from flanders.aggregators.aggregator import check_model
 from flanders.arrays import Array, IntVector, copied
 from flanders.callbacks import AnyCallback, Callbacks, RunInfo
 from flanders.checks import InputError, check_instance
+from flanders.client_ids import ClientId
 from flanders.defense_state import DefenseState
 from flanders.filters import Filter, Guard
 from flanders.filters.filter import checked_rows, checked_scores
@@ -26,7 +27,7 @@ from flanders.linalg.products import usable_rows
 from flanders.outcome import Outcome
 from flanders.protection import NUMERICAL, Aggregate, defend
 from flanders.record import RoundRecord
-from flanders.round import ClientId, Evaluate, Round, check_matrix, check_same_size
+from flanders.round import Evaluate, Round, check_matrix, check_same_size
 from flanders.state import load_state, save_state
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flanders.arrays import Array, IntVector
+from flanders.client_ids import ClientId
 from flanders.filters import Scores
 from flanders.record import ClientRecord, Fate, lines_about
-from flanders.round import ClientId
 
 
 @dataclass(frozen=True, eq=False, repr=False)

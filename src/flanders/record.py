@@ -14,8 +14,8 @@ from enum import StrEnum
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatVector
+from flanders.client_ids import ClientId
 from flanders.plain_text import first_few
-from flanders.round import ClientId
 
 PHASES = ("train", "attack", "filter", "aggregate", "evaluate")
 """The phases of a round, in their order. The time of each phase is recorded."""

@@ -19,12 +19,13 @@ from numpy.typing import DTypeLike, NDArray
 from flanders.aggregators import Aggregator, FedAvg, MeanAroundMedian, Median, TrimmedMean
 from flanders.arrays import FloatMatrix, FloatVector, IntVector
 from flanders.checks import InputError, check_number
+from flanders.client_ids import ClientId
 from flanders.defense import Defense
 from flanders.defense_state import DefenseState
 from flanders.filters import Filter
 from flanders.linalg.sketch import STREAMED, StreamedSketch, add_to_buckets
 from flanders.outcome import Outcome
-from flanders.round import ClientId, Round
+from flanders.round import Round
 from flanders.state import load_state, save_state, saveable
 
 BY_COLUMN = (FedAvg, Median, TrimmedMean, MeanAroundMedian)

@@ -10,10 +10,11 @@ import numpy as np
 from flanders.aggregators.aggregator import Remembering, recalled
 from flanders.arrays import Array, FloatMatrix, FloatVector, copied
 from flanders.checks import check_choice, check_number
+from flanders.client_ids import ClientId
 from flanders.client_memory import newest_clients
 from flanders.layers import last_layer_of
 from flanders.linalg.products import cosines_of_gram, gram, move
-from flanders.round import ClientId, Round
+from flanders.round import Round
 from flanders.state import saveable
 
 PLACES = ("last-layer", "all")

@@ -18,8 +18,8 @@ from flanders.arrays import Array, copied, like
 from flanders.attacks.attack import Attack, View
 from flanders.attacks.crafting import direction_against, mean_displacement
 from flanders.checks import check_number
+from flanders.client_ids import ClientId
 from flanders.linalg.products import squared_norms
-from flanders.round import ClientId
 from flanders.state import saveable
 
 

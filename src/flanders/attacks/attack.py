@@ -22,7 +22,8 @@ import numpy as np
 
 from flanders.arrays import Array, IntVector, without_graph
 from flanders.checks import InputError, check_number
-from flanders.round import ClientId, check_clients, check_matrix, check_same_kind, check_vector
+from flanders.client_ids import ClientId, check_clients
+from flanders.round import check_matrix, check_same_kind, check_vector
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,9 @@ import numpy as np
 from flanders.arrays import Array, IntVector, all_finite, copied
 from flanders.attacks.attack import Attack, View
 from flanders.checks import InputError, check_number
+from flanders.client_ids import ClientId
 from flanders.linalg.mar import forecast
 from flanders.linalg.selection import replace_columns, take_columns, take_rows
-from flanders.round import ClientId
 from flanders.state import saveable
 
 

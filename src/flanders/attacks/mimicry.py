@@ -14,7 +14,7 @@ from flanders.attacks.attack import Attack, View
 from flanders.attacks.crafting import copies, is_honest
 from flanders.attacks.noise import SignFlip
 from flanders.checks import InputError, check_instance
-from flanders.round import ClientId, by_name
+from flanders.client_ids import ClientId, by_name
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from flanders.alarms import Alarm, Lookout
 from flanders.callbacks.callback import Callback, RunInfo
 from flanders.callbacks.measures import plain
 from flanders.checks import InputError, check_number
+from flanders.client_ids import ClientId
 from flanders.record import RoundRecord
-from flanders.round import ClientId
 
 MOST_CLIENTS = 100
 """A message lists at most this many clients of an alarm. The limit keeps messages short: an alarm may be about

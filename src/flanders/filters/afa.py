@@ -12,10 +12,11 @@ import numpy as np
 
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.checks import check_choice, check_number
+from flanders.client_ids import ClientId
 from flanders.client_memory import newest_clients
 from flanders.filters.filter import Filter, Scores, check_state
 from flanders.linalg.products import gram
-from flanders.round import ClientId, Round
+from flanders.round import Round
 from flanders.state import saveable
 
 ANGLES = ("models", "updates")

@@ -11,11 +11,12 @@ import array_api_compat
 import numpy as np
 
 from flanders.arrays import Array, IntVector, copied
+from flanders.client_ids import ClientId
 from flanders.client_memory import newest_clients
 from flanders.filters.filter import Filter, Scores, check_keep, check_state, lowest
 from flanders.filters.stateless import Stateless
 from flanders.linalg.products import squared_norms
-from flanders.round import ClientId, Round, check_continued
+from flanders.round import Round, check_continued
 from flanders.state import saveable
 
 

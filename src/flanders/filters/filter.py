@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from flanders.arrays import Array, FloatVector, IntVector
 from flanders.checks import InputError, check_number, resolve_count
-from flanders.round import ClientId, Round, by_name
+from flanders.client_ids import ClientId, by_name
+from flanders.round import Round
 
 S = TypeVar("S")
 log = logging.getLogger("flanders")

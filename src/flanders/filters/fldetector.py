@@ -9,11 +9,12 @@ import numpy as np
 
 from flanders.arrays import Array, FloatVector, IntVector, copied
 from flanders.checks import check_number
+from flanders.client_ids import ClientId
 from flanders.client_memory import newest_clients
 from flanders.filters.filter import Filter, Scores, check_keep, check_state, draw_seed, lowest
 from flanders.linalg.clusters import line_clusters, num_clusters
 from flanders.linalg.products import combine, projections, squared_norms
-from flanders.round import ClientId, Round, check_continued
+from flanders.round import Round, check_continued
 from flanders.state import saveable
 
 FARTHEST = 1e150

@@ -16,12 +16,12 @@ from flwr.common.logger import log
 from flwr.serverapp.strategy import Strategy
 
 from flanders.arrays import IntVector
+from flanders.client_ids import ClientId
 from flanders.flower.model_arrays import ModelArrays
 from flanders.flower.round_matrix import RoundMatrix
 from flanders.flower.round_weights import RoundWeights
 from flanders.hosts.model_arrays import Vector
 from flanders.record import STAYS
-from flanders.round import ClientId
 
 
 class StrategyAggregation:

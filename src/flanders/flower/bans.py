@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from flanders.checks import check_number
-from flanders.round import ClientId
+from flanders.client_ids import ClientId
 from flanders.state import saveable
 
 FORGIVEN = 100

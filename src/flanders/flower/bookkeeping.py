@@ -16,6 +16,7 @@ from flwr.serverapp.strategy import Result
 
 from flanders.audit import Head
 from flanders.checks import InputError
+from flanders.client_ids import ClientId, by_name
 from flanders.defense import Defense
 from flanders.flower.bans import Ban
 from flanders.flower.identity import AskedClient, Identify, asked_clients
@@ -27,7 +28,6 @@ from flanders.flower.round_report import metrics_of
 from flanders.flower.saved_memory import SavedMemory, StateFolder
 from flanders.hosts.state_folder import ELSEWHERE
 from flanders.record import ClientRecord, Fate, RoundRecord
-from flanders.round import ClientId, by_name
 
 TOO_LONG = 3
 """After this many rounds in a row in which nobody was kept, there is a warning in the log. A single such round may

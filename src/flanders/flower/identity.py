@@ -19,8 +19,8 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from flanders.checks import InputError
+from flanders.client_ids import ClientId
 from flanders.plain_text import printable
-from flanders.round import ClientId
 
 LONGEST_NAME = 80
 """The log shortens the name of a node or a client that has more characters than this."""

@@ -12,6 +12,7 @@ from typing import cast
 from flwr.app import Array, ArrayRecord, Message
 from flwr.common.constant import SUPERLINK_NODE_ID
 
+from flanders.client_ids import ClientId, by_name
 from flanders.flower.identity import AskedClient
 from flanders.flower.model_arrays import LostReply, ModelArrays
 from flanders.flower.reply_metrics import check_metrics
@@ -21,7 +22,6 @@ from flanders.hosts.claimed_weights import short
 from flanders.hosts.model_arrays import BadReply, Vector
 from flanders.hosts.unscored import far_clients, largest_difference
 from flanders.record import ClientRecord, Fate
-from flanders.round import ClientId, by_name
 
 MOST_IGNORED = 5
 """The log describes at most this many ignored replies of a round. Further ignored replies are only counted."""

@@ -21,6 +21,7 @@ from flwr.serverapp.strategy import Strategy
 from flanders.callbacks import Callbacks, RunInfo
 from flanders.catalog import FILTERS
 from flanders.checks import InputError
+from flanders.client_ids import ClientId
 from flanders.client_memory import newest_entries
 from flanders.filters import Filter
 from flanders.flower.identity import LONGEST_NAME, AskedClient
@@ -34,7 +35,6 @@ from flanders.results.run import RunSpec
 from flanders.results.spec_keys import flat_spec, label
 from flanders.results.store import ClaimLost, Store
 from flanders.results.tree import Table
-from flanders.round import ClientId
 
 ROUNDS_IN_DETAIL = 100
 """Flower's `Result` has the details of each client, such as its score, only for this many of the latest rounds.

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from flanders.client_ids import ClientId
 from flanders.client_memory import newest_entries
 from flanders.record import Fate, RoundRecord
-from flanders.round import ClientId
 from flanders.state import saveable
 
 MOST_REMEMBERED = 100_000

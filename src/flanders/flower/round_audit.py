@@ -19,12 +19,12 @@ from flwr.app import Array, Message, RecordDict
 from flwr.common.logger import log
 
 from flanders.audit import AuditTrail, Head
+from flanders.client_ids import ClientId
 from flanders.flower.identity import AskedClient
 from flanders.flower.parameter_checks import check_paths
 from flanders.flower.round_report import Nodes
 from flanders.record import ClientRecord, RoundRecord
 from flanders.results.tree import Table
-from flanders.round import ClientId
 
 LONGEST_NOTE = 2000
 """The note of a round is cut after this many characters, so that entries stay short."""

@@ -11,11 +11,11 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flanders.client_ids import ClientId
 from flanders.filters import Filter
 from flanders.flower.identity import AskedClient
 from flanders.flower.reply_metrics import Metric
 from flanders.record import Fate, RoundRecord
-from flanders.round import ClientId
 
 PREFIX = "flanders-"
 """The names of the metrics begin with this."""

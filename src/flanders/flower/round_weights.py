@@ -10,11 +10,11 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from flanders.arrays import IntVector
+from flanders.client_ids import ClientId
 from flanders.flower.replies import Answer, SortedReplies
 from flanders.flower.reply_metrics import align_records, set_claim
 from flanders.flower.weight_limits import WeightLimits, largest_share
 from flanders.plain_text import first_few
-from flanders.round import ClientId
 
 TOO_MUCH = 0.5
 """There is a warning if one reply has more than this share of the weight: more than all other replies together."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from flanders.client_ids import ClientId
 from flanders.plain_text import first_few, printable
 from flanders.record import ClientRecord, Fate, RoundRecord
-from flanders.round import ClientId
 
 MOST_NAMED = 20
 """The most clients that a line names for each fate, so that lines stay short. A fate is what happened to a client,

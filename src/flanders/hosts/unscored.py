@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from flanders.client_ids import ClientId
 from flanders.hosts.model_arrays import HostArray, Numbers
-from flanders.round import ClientId
 
 FARTHEST = 50.0
 """A reply is refused if an unscored array has changed more than this many times as much as usual. `far_clients`

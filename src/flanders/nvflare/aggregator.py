@@ -25,6 +25,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from flanders.aggregators import Aggregator
 from flanders.arrays import Array, FloatVector
 from flanders.checks import InputError, check_number
+from flanders.client_ids import ClientId
 from flanders.defense import Defense
 from flanders.filters import Filter
 from flanders.hosts.averages import average
@@ -45,7 +46,7 @@ from flanders.nvflare.received import (
 from flanders.nvflare.saved_defense import recall_defense, save_defense
 from flanders.outcome import Outcome
 from flanders.record import STAYS, ClientRecord, Fate, RoundRecord
-from flanders.round import ClientId, Evaluate, Round
+from flanders.round import Evaluate, Round
 
 EvaluateParams = Callable[[Mapping[str, Array]], FloatVector | float]
 """A function that takes a model, as arrays by name, and returns its losses on examples of the server."""

@@ -16,11 +16,11 @@ from nvflare.apis.fl_constant import FLMetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
 from flanders.arrays import Array, FloatVector, to_numpy
+from flanders.client_ids import ClientId, by_name
 from flanders.hosts.claimed_weights import capped_at_median, check_weight, is_finite_number, short
 from flanders.hosts.model_arrays import BadReply, HostArrays, Numbers, Vector, is_buffer
 from flanders.hosts.unscored import far_clients, largest_difference
 from flanders.record import ClientRecord, Fate
-from flanders.round import ClientId, by_name
 
 FAR = 3.0
 """A metric is moved if it is this many widths of the middle half away from the middle half. If metrics are normally

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flanders.arrays import FloatMatrix, IntVector
+from flanders.client_ids import ClientId
 from flanders.report.run_data import RunData, TextMatrix
 from flanders.report.run_reading import FIELDS, choose_rows
-from flanders.round import ClientId
 
 ENCODINGS = {"float64": "number", "int64": "number", "bool": "answer", "string": "text"}
 """How a field of `ClientRecord` is encoded for the page, by the type of its column (`Column.kind`).

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from flanders.alarms import Alarm
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
+from flanders.client_ids import ClientId
 from flanders.record import PHASES, Fate
 from flanders.results.confusion import Confusion
 from flanders.results.record_columns import ROUND_COLUMNS
 from flanders.results.tree import Table
-from flanders.round import ClientId
 
 BoolMatrix = NDArray[np.bool_]
 """A matrix of true and false."""

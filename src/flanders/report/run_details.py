@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from flanders.client_ids import ClientId, sort_key
 from flanders.record import Fate
 from flanders.results.schema import reading
-from flanders.round import ClientId, sort_key
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from flanders.alarms import Alarm, Lookout
 from flanders.arrays import BoolVector, FloatMatrix, IntVector
 from flanders.checks import InputError
+from flanders.client_ids import ClientId, by_name, sort_key
 from flanders.record import PHASES, ClientRecord, Fate, RoundRecord
 from flanders.report.run_data import MEASURES, UNKNOWN, RunData, TextMatrix, Totals
 from flanders.results.confusion import Confusion
 from flanders.results.record_columns import CLIENT_COLUMNS
 from flanders.results.rounds import read_rounds
 from flanders.results.schema import ResultsError, reading
-from flanders.round import ClientId, by_name, sort_key
 
 MOST_ROWS = 1_000
 """At most this many clients of a run get a row in the arrays. A screen cannot show more rows."""

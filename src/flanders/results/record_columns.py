@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import get_type_hints
 
+from flanders.client_ids import ClientId
 from flanders.record import PHASES, ClientRecord, Fate, RoundRecord
-from flanders.round import ClientId
 
 Value = int | float | str | None
 """The value of a cell of a table."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flanders.arrays import FloatMatrix, FloatVector
+from flanders.client_ids import ClientId
 from flanders.client_memory import newest_clients
-from flanders.round import ClientId
 from flanders.state import saveable
 
 

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
+from flanders.client_ids import ClientId
 from flanders.filters.camps.averages import ClientAverages
-from flanders.round import ClientId
 from flanders.state import saveable
 
 STEPS = 30

@@ -10,6 +10,7 @@ import numpy as np
 
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.checks import check_choice, check_ids, check_number
+from flanders.client_ids import ClientId
 from flanders.filters.camps.classes import have_one_class_each
 from flanders.filters.camps.crafted import crafted_rows
 from flanders.filters.camps.decision import (
@@ -51,7 +52,7 @@ from flanders.filters.fingerprint.memory import Signatures
 from flanders.filters.fingerprint.questions import FINGERPRINT, NOVELTY, Answers, ask_questions
 from flanders.filters.server_losses import BrokenEvaluate
 from flanders.linalg.products import cosines_of_gram, lengths_of_gram
-from flanders.round import ClientId, Round
+from flanders.round import Round
 from flanders.state import saveable
 
 log = logging.getLogger("flanders")

@@ -36,11 +36,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
+from flanders.client_ids import ClientId
 from flanders.filters.camps.averages import ClientAverages
 from flanders.filters.camps.directions import mean_cosine_within
 from flanders.filters.camps.splitting import evidence_of
 from flanders.filters.camps.traits import LEAST_SPREAD_OF_COSINES
-from flanders.round import ClientId
 from flanders.state import saveable
 
 AGAINST_CLIENTS = -0.15

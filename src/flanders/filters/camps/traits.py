@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
+from flanders.client_ids import ClientId
 from flanders.filters.camps.directions import (
     Directions,
     all_cosines_with_middle,
@@ -29,7 +30,7 @@ from flanders.filters.camps.splitting import PER_CLIENT, PER_CLIENT_OF_NATURE
 from flanders.filters.fingerprint.questions import FINGERPRINT, LENGTH, Answers
 from flanders.layers import last_layer_of, owner_of
 from flanders.linalg.products import gram, lengths_of_gram, projections
-from flanders.round import ClientId, Round
+from flanders.round import Round
 
 LOW, HIGH_MINORITY, CHANGED, RESIZED, UNKNOWN = "low", "high minority", "changed", "resized", "unknown"
 """Which camp of a trait is wrong.

@@ -14,11 +14,11 @@ from __future__ import annotations
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector
+from flanders.client_ids import ClientId
 from flanders.filters.camps.decision import Decision
 from flanders.filters.camps.judging import WORSE
 from flanders.filters.camps.opposing import Opposing, Opposition, measure_opposition
 from flanders.layers import is_fully_connected
-from flanders.round import ClientId
 
 HELPFUL = 0.1
 """The test is made only if the averages of the other clients have at least this mean. So it is not made where even

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, IntVector
+from flanders.client_ids import ClientId
 from flanders.linalg.selection import take_rows
-from flanders.round import ClientId
 from flanders.state import saveable
 
 NO_COMPANY = (math.inf, 1.0)

@@ -15,9 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, IntVector, copied
+from flanders.client_ids import ClientId
 from flanders.linalg.products import inner_products
 from flanders.linalg.selection import replace_rows
-from flanders.round import ClientId, Round, check_continued
+from flanders.round import Round, check_continued
 from flanders.state import saveable
 
 

@@ -21,11 +21,11 @@ import numpy as np
 
 from flanders.arrays import Array, FloatMatrix, rounding_of
 from flanders.checks import check_number
+from flanders.client_ids import ClientId
 from flanders.filters.forecast.history import Numbering
 from flanders.linalg import mar
 from flanders.linalg.blocks import centred_block
 from flanders.linalg.products import inner_products
-from flanders.round import ClientId
 from flanders.state import saveable
 
 
