@@ -20,6 +20,7 @@ from flanders import (
     Fingerprint,
     Flanders,
     FLDetector,
+    Guard,
     InputError,
     KeepAll,
     Krum,
@@ -421,3 +422,14 @@ def test_a_round_that_fails_leaves_nothing_behind() -> None:
     assert defense.memory.aggregation == before
     defense.filter = KeepAll()
     assert defense(np.eye(4, 7)).kept.size == 4
+
+
+def test_guard_warns_once_if_the_layers_are_not_known(caplog) -> None:
+    updates = np.random.default_rng(0).normal(size=(6, 8))
+    for filter_, layers in ((Guard(), {"all": 8}), (KeepAll(), None)):
+        Defense(filter_)(updates, layers=layers)
+        assert "layers" not in caplog.text
+    defense = Defense(Guard())
+    for _ in range(2):
+        defense(updates)
+    assert caplog.text.count("pass layers={'all': 8}") == 1

@@ -231,7 +231,8 @@ def test_a_model_that_stays_in_doubt_tells_each_client_why(caplog):
 
 
 def test_examples_end_the_doubt(caplog):
-    outcome = Defense(Guard(on_doubt="stay"), evaluate=towards_the_common)(turned(60, 30, 1))
+    defense = Defense(Guard(on_doubt="stay"), evaluate=towards_the_common)
+    outcome = defense(turned(60, 30, 1), layers={"all": D})
     assert outcome.dropped == tuple(range(30))
     assert not caplog.records
 

@@ -16,6 +16,7 @@ work from the first round on. The modules, in the order of the work:
 - `splitting`: says whether the numbers of a trait form two camps or one.
 - `judging`: says which of two camps is wrong.
 - `opposing`: finds clients whose updates point against those of the others, round after round.
+- `unhelpful`: finds clients that do not help the server's examples, such as those with wrong labels.
 - `decision`: drops one wrong camp after the other, then the opposing clients.
 - `guard`: the filter `Guard`, which also compares each client with its own past.
 - `camps`: the filter `Camps`, which does not compare clients with their own past.

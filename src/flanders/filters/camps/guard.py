@@ -25,17 +25,13 @@ from flanders.filters.camps.decision import (
 from flanders.filters.camps.directions import (
     Directions,
     all_cosines_with_middle,
-    cosines_with_middle,
-    mean_cosine_within,
     weights_of_round,
 )
 from flanders.filters.camps.inputs import InputShares, input_shares, input_traits
-from flanders.filters.camps.judging import LIKE_SIZE, Past
+from flanders.filters.camps.judging import LIKE_SIZE, Past, usual_mean_cosine
 from flanders.filters.camps.loud import LOUDEST, longer_than_others, loud_rows
 from flanders.filters.camps.opposing import Opposition, opposing_rows
-from flanders.filters.camps.splitting import split_in_two
 from flanders.filters.camps.traits import (
-    LEAST_SPREAD_OF_COSINES,
     Parts,
     Trait,
     direction_traits,
@@ -57,7 +53,9 @@ from flanders.state import saveable
 
 log = logging.getLogger("flanders")
 
-ONE_CLASS_EACH = "clients have mostly one class each, so their directions do not tell who is malicious"
+ONE_CLASS_EACH = (
+    "there are two classes, or clients have mostly one class each: directions do not tell who is malicious"
+)
 COPY = "a copy of another client's update, or random noise"
 COPY_STRENGTH = 10.0
 """The score of a copy. Clients with a score of at least 1 are dropped. Honest clients send no copies, so this score
@@ -173,7 +171,8 @@ class Guard(Filter[GuardState]):
       examples (`Defense(evaluate=...)`), the trusted clients, the past or the majority tell which camp is wrong;
     - clients that learn much more than the others from some input of the first layer, such as a pixel in the
       trigger of a backdoor;
-    - clients whose updates point against those of the others, round after round.
+    - clients whose updates point against those of the others, round after round;
+    - clients that do not help the server's examples, such as those with wrong labels.
 
     If most clients are attackers from the first round on, the filter finds them only if the server has examples.
 
@@ -323,19 +322,6 @@ class Guard(Filter[GuardState]):
         if not self.trusted:
             return None
         return np.array([client in self.trusted for client in round_.clients])
-
-
-def usual_mean_cosine(cosines: FloatMatrix) -> float:
-    """Return the mean cosine between the updates of two accepted clients, from the cosines of all of them.
-
-    There may be undetected attackers among the accepted clients. So the clients are divided into two groups by
-    their cosines with the middle of the round (see `directions`), and the mean is taken over the larger group.
-    """
-    cut = split_in_two(cosines_with_middle(cosines), LEAST_SPREAD_OF_COSINES, fewest=2)
-    larger = np.ones(len(cosines), dtype=bool)
-    if cut is not None:
-        larger = cut.low if 2 * cut.low.sum() > len(cosines) else ~cut.low
-    return mean_cosine_within(cosines, larger)
 
 
 def changes_since(

@@ -25,7 +25,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector, copied
-from flanders.filters.camps.directions import mean_cosine_within
+from flanders.filters.camps.directions import cosines_with_middle, mean_cosine_within
+from flanders.filters.camps.splitting import split_in_two
+from flanders.filters.camps.traits import LEAST_SPREAD_OF_COSINES
 from flanders.filters.server_losses import ServerLosses
 from flanders.linalg.products import combine
 from flanders.round import Round
@@ -243,3 +245,16 @@ def wrong_camp(
     if not majority or abs(sizes[0] - sizes[1]) < math.sqrt(sum(sizes)):
         return None, LIKE_SIZE
     return (low if sizes[0] < sizes[1] else high), "they are the smaller camp"
+
+
+def usual_mean_cosine(cosines: FloatMatrix) -> float:
+    """Return the mean cosine between the updates of two accepted clients, from the cosines of all of them.
+
+    There may be undetected attackers among the accepted clients. So the clients are divided into two groups by
+    their cosines with the middle of the round (see `directions`), and the mean is taken over the larger group.
+    """
+    cut = split_in_two(cosines_with_middle(cosines), LEAST_SPREAD_OF_COSINES, fewest=2)
+    larger = np.ones(len(cosines), dtype=bool)
+    if cut is not None:
+        larger = cut.low if 2 * cut.low.sum() > len(cosines) else ~cut.low
+    return mean_cosine_within(cosines, larger)
