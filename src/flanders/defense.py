@@ -34,8 +34,8 @@ from flanders.state import load_state, save_state
 log = logging.getLogger("flanders")
 
 NO_LAYERS = (
-    "The layers of the model are not known, so Guard finds fewer attackers, above all in small rounds. If `model` "
-    "is a state_dict or a list of arrays, pass layers=layers_of(model). If it has one layer, pass layers={'all': %d}."
+    "The layers of the model are not known, so Guard finds fewer attackers, above all in small rounds. If the model "
+    "is a state_dict or a list of arrays, pass layers=layers_of(it). If it has one layer, pass layers={'all': %d}."
 )
 
 
