@@ -34,7 +34,7 @@ from flanders.state import load_state, save_state
 log = logging.getLogger("flanders")
 
 NO_LAYERS = (
-    "The layers of the model are not known, so Guard finds fewer attackers, above all in small rounds. If the model "
+    "The model's layers are not known, so Guard finds fewer attackers, above all in small rounds. If the model "
     "is a state_dict or a list of arrays, pass layers=layers_of(it). If it has one layer, pass layers={'all': %d}."
 )
 
