@@ -146,13 +146,14 @@ def test_the_page_has_the_mean_score_of_each_attack():
     found = defaultdict(list)
     for row in published_rows():
         cell = row.cell
-        if cell.dataset == "digits" and 0 < cell.case.fraction < 0.5:
-            found[title_of(cell.defence, cell.told), cell.case.attack].append(row.score)
-    head, *lines = re.findall(
-        r"^\| (.*) \|$", page.partition("## What it shows")[2].partition("##")[0], re.MULTILINE
-    )
-    attacks = head.split(" | ")[1:]
-    assert attacks == list(read_protocol().core)
-    for line in lines:
-        name, *values = line.split(" | ")
-        assert [f"{fmean(found[name, attack]):.2f}" for attack in attacks] == values, name
+        if 0 < cell.case.fraction < 0.5:
+            found[cell.dataset, title_of(cell.defence, cell.told), cell.case.attack].append(row.score)
+    section = page.partition("## What it shows")[2].partition("##")[0]
+    tables = re.findall(r"(?:^\|.*\|\n)+", section, re.MULTILINE)
+    for dataset, table in zip(("digits", "fashion-mnist"), tables, strict=True):
+        head, *lines = re.findall(r"^\| (.*) \|$", table, re.MULTILINE)
+        attacks = head.split(" | ")[1:]
+        assert attacks == list(read_protocol().core)
+        for line in lines:
+            name, *values = line.split(" | ")
+            assert [f"{fmean(found[dataset, name, attack]):.2f}" for attack in attacks] == values, name
