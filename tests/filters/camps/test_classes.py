@@ -34,7 +34,7 @@ def federation(m, classes, own=1, seed=0):
     return np.hstack([first, last + 0.02 * rng.normal(size=last.shape)])
 
 
-@pytest.mark.parametrize("classes", [2, 3, 6])
+@pytest.mark.parametrize("classes", [1, 2, 3, 6])
 def test_clients_with_one_class_each_are_recognised(classes):
     assert one_class_each(Round(federation(24, classes), layers=layers(classes)))
 
@@ -59,6 +59,16 @@ def test_a_minority_cannot_make_it_seem_so(pretence):
 def test_biases_that_are_not_at_the_end_are_not_those_of_the_classes():
     updates = np.hstack([federation(24, 3), np.ones((24, 50))])
     assert not one_class_each(Round(updates, layers={**layers(3), "head.weight": 50}))
+
+
+def test_with_two_outputs_it_is_always_so():
+    assert one_class_each(Round(np.zeros((24, 693 - 21)), layers=layers(2)))  # the biases have not changed
+
+
+def test_a_quarter_of_the_clients_cannot_hide_it():
+    updates = federation(24, 4)
+    updates[:6] *= -1
+    assert one_class_each(Round(updates, layers=layers(4)))
 
 
 @pytest.mark.parametrize("classes", [2, 3])

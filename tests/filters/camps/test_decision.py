@@ -12,6 +12,7 @@ from flanders.filters.camps.decision import (
     drop_opposing,
     drop_wrong_camp,
     far_apart,
+    judge_alike,
     scores_of,
     start_decision,
     wrong_by_nature,
@@ -99,6 +100,33 @@ def test_clients_that_oppose_the_others_are_dropped_unless_the_losses_rise():
         judged = decision(evaluate=lambda model, answers=answers: np.full(9, next(answers)) + np.arange(9) / 99)
         drop_opposing(judged, opposing)
         assert (~judged.kept).sum() == dropped
+
+
+@pytest.mark.parametrize(("far", "dropped"), [(4.0, 0), (-1.5, 5)])
+def test_a_camp_is_kept_if_the_losses_rise_without_it(far, dropped):
+    # The five have the higher losses. But at 4, all together are nearer to the targets than the fifteen alone.
+    targets = np.random.default_rng(0).normal(size=(50, 8)) / 4
+    updates = np.repeat([[far], [-1.0]], [5, 15], axis=0) * np.ones(8)
+    round_ = Round(updates, evaluate=lambda model: ((model - targets) ** 2).sum(axis=1))
+    found = start_decision(round_, 0.01, Past())
+    drop_wrong_camp(found, two_camps([0.0] * 5 + [9.0] * 15, range(5), LOW, limit=1.0))
+    assert (~found.kept).sum() == dropped
+
+
+def test_if_the_losses_are_alike_the_past_speaks_only_against_the_higher_ones():
+    new, known = mask(10, range(7)), mask(10, range(7, 10))
+    past = Past(changes=(np.where(new, np.nan, 0.0),))
+    assert judge_alike(new, known, None, past)[0] is new
+    assert judge_alike(known, new, None, past)[0] is None
+    assert judge_alike(known, new, None, Past())[0] is None  # the majority is not asked
+    assert judge_alike(known, new, None, Past(trusted=known))[0] is new
+
+
+def test_if_the_losses_are_alike_a_majority_is_dropped_only_for_higher_ones():
+    many, few = mask(10, range(7)), mask(10, range(7, 10))
+    assert judge_alike(many, few, many, Past())[0] is many
+    assert judge_alike(few, many, many, Past())[0] is None
+    assert judge_alike(many, few, few, Past())[0] is few
 
 
 def test_camps_that_point_against_each_other_lie_on_both_sides():

@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flanders.arrays import BoolVector, FloatMatrix, FloatVector, IntVector
-from flanders.filters.camps.judging import LIKE_SIZE, WORSE, Examples, Past, wrong_camp
+from flanders.filters.camps.judging import (
+    LIKE_SIZE,
+    WORSE,
+    Examples,
+    Past,
+    accused_by_past,
+    less_trusted,
+    wrong_camp,
+)
 from flanders.filters.camps.loud import LONGER
 from flanders.filters.camps.opposing import CLEAR, LIKELY, Opposing
 from flanders.filters.camps.splitting import FEWEST, evidence_needed, split_jointly
@@ -92,11 +100,8 @@ class Decision:
     def note(self, words: str) -> None:
         """Note what the user should know about the whole round. Also log it, and what the user can do about it."""
         self.notes.append(words)
-        log.warning(
-            "%s. Give the server some examples (Defense(evaluate=...)), or name clients that you trust "
-            "(Guard(trusted=...)).",
-            words,
-        )
+        examples = "" if self.examples else "Give the server some examples (Defense(evaluate=...)), or name"
+        log.warning("%s. %s clients that you trust (Guard(trusted=...)).", words, examples or "Name")
 
     def drop(self, camp: BoolVector, strength: float, why: str) -> None:
         """Drop the clients of a camp. `strength` goes into `strengths`, and `why` into `reasons`."""
@@ -151,7 +156,8 @@ def mask_of(rows: IntVector, m: int) -> BoolVector:
 def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
     """Drop one of two camps if there is enough evidence and it is known which camp is wrong.
 
-    Return whether a camp was dropped.
+    No camp is dropped if it is needed: if the losses on the server's examples would clearly rise without it. Return
+    whether a camp was dropped.
     """
     trait = camps.trait
     if camps.evidence < camps.needed or not far_apart(camps):
@@ -165,7 +171,7 @@ def drop_wrong_camp(decision: Decision, camps: TwoCamps) -> bool:
         wrong, witness = wrong_camp(camps.low, camps.high, decision.past)
         if wrong is None:
             note_doubt(decision, trait)
-    if wrong is None:
+    if wrong is None or are_needed(decision, wrong):
         return False
     words = (trait.words[0] if wrong is camps.low else trait.words[1]) + where_apart(camps)
     why = f"{words}{others_in(wrong)} (evidence {camps.evidence:.0f} nats, needed {camps.needed:.0f})"
@@ -233,35 +239,46 @@ def judge_by_examples(
 ) -> tuple[BoolVector | None, str]:
     """Return which camp to drop, and the reason in words. The server's examples decide, if they can.
 
-    `wrong` is the camp that the trait itself calls wrong, or None if the trait does not tell.
+    `wrong` is the camp that the trait itself calls wrong, or None if the trait does not tell. If the losses of both
+    camps are about the same, `judge_alike` decides.
 
-    The losses of both camps may be about the same. In this case `wrong` is dropped. If `wrong` is None, the trusted
-    clients and the past decide. The majority is not asked, since the losses show no harm from either camp.
-
-    If one camp has clearly higher losses, this camp is dropped. But no camp is dropped in four cases:
+    If one camp has clearly higher losses, this camp is dropped. But no camp is dropped in three cases:
 
     - `wrong` is the camp with the lower losses.
-    - `wrong` is None, and the camp with the higher losses is needed: without it, the mean model of all kept clients
-      would have clearly higher losses.
     - `wrong` is None, and the server's own step supports the camp with the higher losses (`WITH_SERVER`).
     - The camp with the higher losses has nearly all clients (`NEARLY_ALL`), and still improves the global model.
       Otherwise a client with more data than the others could stop every round.
     """
     t = examples.worse(camps.low, camps.high)
-    worse = camps.low if t > 0 else camps.high
+    worse, other = (camps.low, camps.high) if t > 0 else (camps.high, camps.low)
     if abs(t) <= WORSE:
-        if wrong is not None:
-            return wrong, ""
-        return wrong_camp(camps.low, camps.high, decision.past, majority=False)
-    nearly_all = worse.sum() > NEARLY_ALL * (camps.low | camps.high).sum()
-    if nearly_all and examples.improve(worse):
-        return None, ""
-    objects = worse is not wrong if wrong is not None else examples.hurts(decision.kept, decision.kept & ~worse)
+        return judge_alike(worse, other, wrong, decision.past)
+    objects = wrong is other
     if decision.rooted is not None and wrong is None:
-        other = camps.high if worse is camps.low else camps.low
         sides = np.median(decision.rooted[worse], axis=0) - np.median(decision.rooted[other], axis=0)
-        objects = objects or bool(sides.max() > WITH_SERVER and sides.min() > -WITH_SERVER)
-    return None if objects else worse, f"the server's losses are higher with them ({abs(t):.1f} standard errors)"
+        objects = bool(sides.max() > WITH_SERVER and sides.min() > -WITH_SERVER)
+    if objects or (worse.sum() > NEARLY_ALL * (worse | other).sum() and examples.improve(worse)):
+        return None, ""
+    return worse, f"the server's losses are higher with them ({abs(t):.1f} standard errors)"
+
+
+def judge_alike(
+    worse: BoolVector, other: BoolVector, wrong: BoolVector | None, past: Past
+) -> tuple[BoolVector | None, str]:
+    """Return which camp to drop, and the reason in words, if the losses of both camps are about the same.
+
+    `worse` has slightly higher losses than `other`, and `wrong` is as in `judge_by_examples`. If it is None, the
+    trusted clients decide. If they do not tell, the past may speak against `worse`, but not against `other`.
+    If `wrong` is a camp, it is dropped, unless it is `other` and the larger one: a majority that does no harm is
+    honest more often than not.
+    """
+    if wrong is not None:
+        return (None if wrong is other and wrong.sum() > worse.sum() else wrong), ""
+    untrusted, why = less_trusted(worse, other, past.trusted)
+    if untrusted is None:
+        accused, why = accused_by_past(worse, other, past)
+        untrusted = accused if accused is worse else None
+    return untrusted, why
 
 
 def far_apart(camps: TwoCamps) -> bool:

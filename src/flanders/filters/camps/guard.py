@@ -54,7 +54,7 @@ from flanders.state import saveable
 log = logging.getLogger("flanders")
 
 ONE_CLASS_EACH = (
-    "there are two classes, or clients have mostly one class each: directions do not tell who is malicious"
+    "there are at most two outputs, or clients have mostly one class each: directions do not tell who is malicious"
 )
 COPY = "a copy of another client's update, or random noise"
 COPY_STRENGTH = 10.0
@@ -290,8 +290,7 @@ class Guard(Filter[GuardState]):
         decision.drop(crafted & answers.moved, COPY_STRENGTH, COPY)
         loud, longer = loud_rows(state.signatures, answers)
         decision.drop_each(loud, longer / LOUDEST, lambda row: f"{times_as_long(longer[row])} as long as expected")
-        judges = round_.evaluate is not None or bool(self.trusted)
-        directions_tell = judges or not have_one_class_each(round_, decision.kept)
+        directions_tell = bool(self.trusted) or not have_one_class_each(round_, decision.kept)
         if not directions_tell and state.round_number == 0:
             decision.note(ONE_CLASS_EACH)
         courses = tuple(changes) if directions_tell else ()
@@ -306,7 +305,7 @@ class Guard(Filter[GuardState]):
 
         drop_camps(decision, traits_of)
         drop_long(decision, *longer_than_others(state.signatures, answers, decision.kept, round_.weights))
-        if found.in_first_layers is not None and directions_tell:
+        if found.in_first_layers is not None and (directions_tell or decision.examples is not None):
             with_each_other, server = found.in_first_layers
             clients, known = round_.clients, state.opposition
             for by_server in (False,) if server is None else (False, True):

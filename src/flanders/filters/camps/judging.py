@@ -5,16 +5,19 @@ module `decision` finds the camps and asks these rules which camp to drop. A cli
 kept it in an earlier round.
 
 The best source is the server. If it has examples of its own, the models of each camp are averaged, and the losses
-of the two averages on the examples are compared (class `Examples`). If there are no examples, or if the losses are
-about the same, the function `wrong_camp` asks other sources, in this order:
+of the two averages on the examples are compared (class `Examples`). If there are no examples, the function
+`wrong_camp` asks other sources, in this order:
 
 1. The clients that the user trusts. The camp with fewer of them is wrong.
 2. The past. If most clients of one camp were accepted in earlier rounds, and most clients of the other camp were
    not, the other camp is wrong. There must be enough accepted clients, and most of them in one camp.
    Otherwise, if the clients of one camp have changed clearly more than those of the other camp, the camp that has
    changed is wrong.
-3. The majority. The smaller camp is wrong, unless both are of about the same size. The majority is not asked if the
-   server has examples, since the losses have shown that neither camp does harm.
+3. The majority. The smaller camp is wrong, unless both are of about the same size.
+
+If there are examples and the losses are about the same, the trusted clients and the past are asked, too. The past
+may then only speak against the camp whose losses are slightly higher. The majority is not asked, since the losses
+have shown that neither camp does harm.
 """
 
 from __future__ import annotations
@@ -212,18 +215,19 @@ class Past:
         return float(self.dropped[camp].mean() - self.dropped[other].mean()) <= MOST
 
 
-def wrong_camp(
-    low: BoolVector, high: BoolVector, past: Past, *, majority: bool = True
-) -> tuple[BoolVector | None, str]:
-    """Return which of two camps is wrong, and the reason in words; None if nothing tells which one is wrong.
+def less_trusted(low: BoolVector, high: BoolVector, trusted: BoolVector | None) -> tuple[BoolVector | None, str]:
+    """Return which of two camps has fewer of the clients that the user trusts, and the reason in words."""
+    inside = [0, 0] if trusted is None else [int((trusted & camp).sum()) for camp in (low, high)]
+    if inside[0] == inside[1]:
+        return None, ""
+    return (low if inside[0] < inside[1] else high), "more of the trusted clients are in the other camp"
 
-    The trusted clients, the past and the majority are asked, in this order. `majority=False` leaves the majority
-    out.
+
+def accused_by_past(low: BoolVector, high: BoolVector, past: Past) -> tuple[BoolVector | None, str]:
+    """Return which of two camps is wrong according to earlier rounds, and the reason in words.
+
+    None if they do not tell.
     """
-    if past.trusted is not None:
-        inside = [int((past.trusted & camp).sum()) for camp in (low, high)]
-        if inside[0] != inside[1]:
-            return (low if inside[0] < inside[1] else high), "more of the trusted clients are in the other camp"
     accepted = [past.accepted(camp) for camp in (low, high)]
     known, new = (high, low) if accepted[0] < accepted[1] else (low, high)
     if abs(accepted[0] - accepted[1]) > MOST and past.outweighs(known, new):
@@ -237,12 +241,24 @@ def wrong_camp(
     changed = 0 if most[0] > most[1] else 1
     against = sizes[changed] > sum(sizes) / 2
     heard = past.may_outweigh((low, high)[1 - changed], (low, high)[changed])
-    if heard and min(sizes) >= FEW and abs(most[0] - most[1]) > (TURNED_MOST if against else TURNED):
-        words = f"have {'more' if risen[changed] > 0 else 'less'} in common than accepted clients had"
-        if most is turned:
-            words = "have changed direction"
-        return (low, high)[changed], f"they {words}, and the other camp has changed less"
-    if not majority or abs(sizes[0] - sizes[1]) < math.sqrt(sum(sizes)):
+    if not heard or min(sizes) < FEW or abs(most[0] - most[1]) <= (TURNED_MOST if against else TURNED):
+        return None, ""
+    words = f"have {'more' if risen[changed] > 0 else 'less'} in common than accepted clients had"
+    if most is turned:
+        words = "have changed direction"
+    return (low, high)[changed], f"they {words}, and the other camp has changed less"
+
+
+def wrong_camp(low: BoolVector, high: BoolVector, past: Past) -> tuple[BoolVector | None, str]:
+    """Return which of two camps is wrong, and the reason in words; None if nothing tells which one is wrong.
+
+    The trusted clients, the past and the majority are asked, in this order.
+    """
+    for wrong, why in (less_trusted(low, high, past.trusted), accused_by_past(low, high, past)):
+        if wrong is not None:
+            return wrong, why
+    sizes = int(low.sum()), int(high.sum())
+    if abs(sizes[0] - sizes[1]) < math.sqrt(sum(sizes)):
         return None, LIKE_SIZE
     return (low if sizes[0] < sizes[1] else high), "they are the smaller camp"
 
