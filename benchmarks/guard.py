@@ -3,7 +3,7 @@
     python benchmarks/guard.py [--groups first-round examples third-round honest poisoned many small kinds
                                          few-classes convolutions mnist cifar10]
                                [--seeds 40 41 42] [--filters guard] [--rounds 50] [--device cuda] [--jobs 12]
-                               [--data-dir DIR] [--out guard.sqlite] [--csv results/guard.csv]
+                               [--examples 0 100] [--data-dir DIR] [--out guard.sqlite] [--csv results/guard.csv]
                                [--table-only] [--dry-run]
 
 Runs that are already in the results file `--out` are not run again. Rows of the file `--csv` that are not measured
@@ -23,6 +23,9 @@ few-classes   points of 2 to 6 classes, in 128 settings: no attack, many clients
 convolutions  the dataset digits with a convolutional network: no attack in 36 settings, and attacks from round 1 on
 mnist         MNIST: the same clients attack from round 1 on (0 or 100 examples), or different clients from round 3
 cifar10       CIFAR-10, 50 clients, a convolutional network: no attack in 24 settings, and attacks as in mnist
+
+In the groups small, kinds, few-classes, convolutions and cifar10, the server has 0 or 100 examples, even where
+nobody attacks.
 
 How it measures
 ---------------
@@ -212,7 +215,8 @@ def small() -> Iterator[tuple[Cell, Table]]:
     attacks = ({"name": "sign-flip"}, *PULLS[1:2], {"name": "ipm"}, {"name": "lie"})
     for clients in (10, 20, 30):
         base = {**DIGITS, "federation": {"num_clients": clients}}
-        yield attacked("small", f"digits, {clients} clients", base, {}, 0)
+        for examples in (0, 100):
+            yield attacked("small", f"digits, {clients} clients", base, {}, examples)
         for attack, fraction, examples in product(attacks, (0.2, 0.4, 0.6), (0, 100)):
             threat: Table = {"attack": attack, "fraction": fraction, "start": 1, "rotating": False}
             yield attacked("small", f"digits, {clients} clients", base, threat, examples)
@@ -235,15 +239,17 @@ PARTITIONS: dict[str, Table] = {
 def without_attack(
     group: str, datasets: dict[str, Table], partitions: dict[str, Table]
 ) -> Iterator[tuple[Cell, Table]]:
-    axes = product(datasets.items(), partitions.items(), ("mlp2", "logistic"), ("adam", "sgd"), (12, 40))
-    for (name, dataset), (how, partition), model, optimizer, clients in axes:
+    models, optimizers = ("mlp2", "logistic"), ("adam", "sgd")
+    axes = product(datasets.items(), partitions.items(), models, optimizers, (12, 40), (0, 100))
+    for (name, dataset), (how, partition), model, optimizer, clients, examples in axes:
         base: Table = {
             "data": {"dataset": dataset, "partition": partition},
             "model": {"name": model},
             "training": {"optimizer": optimizer, "learning_rate": 0.02, "epochs": 2},
             "federation": {"num_clients": clients},
         }
-        yield attacked(group, f"{name}, {how}, {model}, {optimizer}, {clients} clients", base, {}, 0)
+        setting = f"{name}, {how}, {model}, {optimizer}, {clients} clients"
+        yield attacked(group, setting, base, {}, examples)
 
 
 def kinds() -> Iterator[tuple[Cell, Table]]:
@@ -279,11 +285,12 @@ def convolutions() -> Iterator[tuple[Cell, Table]]:
         "slow sgd": {"optimizer": "sgd", "learning_rate": 0.003, "epochs": 2},
     }
     base: Table = {"model": {"name": "small-cnn"}}
-    axes = product(PARTITIONS.items(), trainings.items(), (10, 24, 40))
-    for (how, partition), (name, training), clients in axes:
+    axes = product(PARTITIONS.items(), trainings.items(), (10, 24, 40), (0, 100))
+    for (how, partition), (name, training), clients, examples in axes:
         setting = f"digits, small-cnn, {how}, {name}, {clients} clients"
         own: Table = {"data": {"dataset": "digits", "partition": partition}, "training": training}
-        yield attacked("convolutions", setting, {**base, **own, "federation": {"num_clients": clients}}, {}, 0)
+        honest_: Table = {**base, **own, "federation": {"num_clients": clients}}
+        yield attacked("convolutions", setting, honest_, {}, examples)
     attacks = (*({"name": name} for name in ("gauss", "sign-flip", "ipm", "lie")), PULLS[1])
     shares = ((0.2, 0), (0.4, 0), (0.2, 100), (0.4, 100), (0.6, 100))
     for clients, attack, (fraction, examples) in product((10, 20, 40), attacks, shares):
@@ -348,12 +355,15 @@ def runs_of(
     yardsticks: Sequence[str] = YARDSTICKS,
     attacks: Sequence[str] = (),
     settings: Sequence[str] = (),
+    examples: Sequence[int] = (),
 ) -> dict[str, tuple[Experiment, Row]]:
     """Return the runs by their ids. Each run comes with its row, in which nothing is measured yet."""
     found = {}
     for group in groups:
         for cell, spec in GROUPS[group]():
             if attacks and cell.attack not in attacks:
+                continue
+            if examples and cell.examples not in examples:
                 continue
             if settings and not any(text in cell.setting for text in settings):
                 continue
@@ -519,6 +529,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--settings", nargs="+", default=(), metavar="TEXT", help="only settings whose name has one of these texts"
     )
+    parser.add_argument(
+        "--examples", nargs="+", type=int, default=(), metavar="COUNT", help="only cells with so many examples"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[40, 41, 42])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--device", default="auto")
@@ -533,7 +546,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         asked = runs_of(
             options.groups, options.filters, options.seeds, options.rounds, options.yardsticks, options.attacks,
-            options.settings,
+            options.settings, options.examples,
         )  # fmt: skip
         if options.dry_run:
             print(f"{len(asked)} runs")

@@ -28,8 +28,15 @@ def test_every_group_has_its_cells_and_their_specs_are_valid(guard):
     assert all(counts.values())
 
 
+def test_only_cells_with_so_many_examples_can_be_asked_for(guard):
+    every = guard.runs_of(["small"], ["guard"], [40], 5)
+    some = guard.runs_of(["small"], ["guard"], [40], 5, examples=[100])
+    assert {row.examples for _, row in some.values()} == {100}
+    assert 2 * len(some) == len(every)
+
+
 def test_a_small_group_is_run_written_and_read_again(guard, tmp_path, monkeypatch, capsys):
-    cells = list(guard.small())[1:2]
+    cells = [(cell, spec) for cell, spec in guard.small() if cell.fraction][:1]
     monkeypatch.setitem(guard.GROUPS, "small", lambda: iter(cells))
     out, table = tmp_path / "guard.sqlite", tmp_path / "guard.csv"
     arguments = ["--groups", "small", "--seeds", "1", "--rounds", "3", "--device", "cpu", "--csv", str(table)]
