@@ -11,8 +11,7 @@ work from the first round on. The modules, in the order of the work:
 - `traits`: measures the clients. Each kind of measurement is a trait. It has one number for each client, or
   several.
 - `inputs`: has another trait: how much each client learns from an input of the first layer.
-- `classes`: says whether clients have mostly one class each. If so, the directions of their updates are not
-  compared.
+- `classes`: says whether clients have mostly one class each. If so, the directions of their updates form no camps.
 - `splitting`: says whether the numbers of a trait form two camps or one.
 - `judging`: says which of two camps is wrong.
 - `opposing`: finds clients whose updates point against those of the others, round after round.
