@@ -111,8 +111,8 @@ class Defense:
 
         `global_model` is the model that the round started from. Default: what the last call returned, or zeros.
         Pass `layers` if you can: without it, `Guard` finds fewer attackers, and the first call logs a warning.
-        If clients have different numbers of examples, pass these as `weights`: otherwise `Guard` may take the longer
-        updates of clients with more examples for malicious ones.
+        If clients have different numbers of examples, pass these as `weights`. Otherwise `Guard` may drop
+        clients with more examples, since their updates are longer.
         """
         xp, _ = check_matrix(updates)
         if layers is None and self._model is None and isinstance(self.filter, Guard):

@@ -82,6 +82,16 @@ def test_the_clients_of_a_rare_class_are_kept(classes, caplog):
     assert caplog.text.count("mostly one class each") == 1  # it is said once, in the first round
 
 
+def test_with_four_classes_the_first_layers_still_tell():
+    updates = federation(24, 4)
+    updates[:, :630] += np.random.default_rng(3).normal(size=630)  # what all classes share
+    updates[:3] *= -1
+    defense = Defense(Guard())
+    for _ in range(3):
+        outcome = defense(updates, global_model=np.zeros(updates.shape[1]), layers=layers(4))
+    assert outcome.dropped == (0, 1, 2)
+
+
 def test_trusted_clients_still_tell():
     updates = federation(48, 2)[[*range(0, 48, 2), 1, 3, 5, 7]]
     updates += 0.02 * np.random.default_rng(1).normal(size=updates.shape)

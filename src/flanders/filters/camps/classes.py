@@ -19,6 +19,9 @@ from flanders.arrays import BoolVector, to_numpy
 from flanders.layers import weighted_layers_of
 from flanders.round import Round
 
+OPPOSITE = 3
+"""With so few classes, clients of different classes may point against each other in the first layers, too. With
+more classes, what all classes share outweighs the differences there."""
 MOST_CLASSES = 6
 """With more classes, clients with different classes hardly point against each other in the last layer. If there are
 C classes of the same size, the cosine between two clients with one class each is about -1 / (C - 1)."""
@@ -30,21 +33,30 @@ MOST_CLIENTS = 2 / 3
 third of the clients to hide that the honest ones have one class each."""
 
 
+def outputs_of(round_: Round) -> int:
+    """Return the number of outputs of the model; zero if the names of the tensors do not tell it.
+
+    They tell it if the last layer ends with a bias for each output, and nothing follows.
+    """
+    layers = weighted_layers_of(round_.layers or {})
+    if not layers:
+        return 0
+    last = layers[-1]
+    return last.outputs if last.start + last.outputs * (last.inputs + 1) == round_.updates.shape[1] else 0
+
+
 def have_one_class_each(round_: Round, rows: BoolVector) -> bool:
     """Whether most of the clients in `rows` have mostly one class, and there are few classes.
 
-    The result is false if the names of the tensors do not tell where the biases of the last layer are. With two
-    classes the result is always true: each client raises one of the two biases and lowers the other.
+    The result is false if the number of outputs is not known. With one or two outputs it is always true: even
+    clients with a little more of one class point against those with less.
     """
-    layers = weighted_layers_of(round_.layers or {})
-    if not layers or layers[-1].outputs > MOST_CLASSES:
+    outputs, d = outputs_of(round_), round_.updates.shape[1]
+    if outputs <= 2:
+        return outputs > 0
+    if outputs > MOST_CLASSES:
         return False
-    last, d = layers[-1], round_.updates.shape[1]
-    if last.start + last.outputs * (last.inputs + 1) != d:  # another tensor follows, so this is not the last layer
-        return False
-    if last.outputs <= 2:
-        return True
-    biases = slice(d - last.outputs, d)
+    biases = slice(d - outputs, d)
     now, before = to_numpy(round_.updates[:, biases]), to_numpy(round_.global_model[biases])
     change = now.astype(np.float64) - before.astype(np.float64)
     rises = np.maximum(change[rows], 0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from flanders.arrays import Array, BoolVector, FloatMatrix, FloatVector, IntVector
 from flanders.checks import check_choice, check_ids, check_number
 from flanders.client_ids import ClientId
-from flanders.filters.camps.classes import have_one_class_each
+from flanders.filters.camps.classes import OPPOSITE, have_one_class_each, outputs_of
 from flanders.filters.camps.crafted import crafted_rows
 from flanders.filters.camps.decision import (
     Decision,
@@ -305,7 +305,9 @@ class Guard(Filter[GuardState]):
 
         drop_camps(decision, traits_of)
         drop_long(decision, *longer_than_others(state.signatures, answers, decision.kept, round_.weights))
-        if found.in_first_layers is not None and (directions_tell or decision.examples is not None):
+        # In the first layers, directions tell more than in the last one. And the server's losses check them.
+        tested = directions_tell or decision.examples is not None or outputs_of(round_) > OPPOSITE
+        if found.in_first_layers is not None and tested:
             with_each_other, server = found.in_first_layers
             clients, known = round_.clients, state.opposition
             for by_server in (False,) if server is None else (False, True):
