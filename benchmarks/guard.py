@@ -19,7 +19,7 @@ poisoned      10 or 30% of the clients have flipped labels or a backdoor, from r
 many          1,000 clients, 100 a round: sign-flip from round 1 on, also by attackers with new ids in each round
 small         the dataset digits with 10, 20 and 30 clients, attacks from round 1 on; 0 or 100 examples
 kinds         images, a table, text and points: no attack in 128 settings, and 20 or 60% attack from round 1 or 3 on
-few-classes   points of 2 to 6 classes, in 128 settings: no attack, many clients have one class
+few-classes   points of 2 to 6 classes, many clients with one class: no attack in 128 settings, and sign-flip
 convolutions  the dataset digits with a convolutional network: no attack in 36 settings, and attacks from round 1 on
 mnist         MNIST: the same clients attack from round 1 on (0 or 100 examples), or different clients from round 3
 cifar10       CIFAR-10, 50 clients, a convolutional network: no attack in 24 settings, and attacks as in mnist
@@ -276,6 +276,17 @@ def few_classes() -> Iterator[tuple[Cell, Table]]:
     partitions = {key: PARTITIONS[key] for key in ("Dir(0.1)", "Dir(0.5)", "two shards")}
     one_shard: dict[str, Table] = {"one shard": {"name": "shards", "shards_per_client": 1}}
     yield from without_attack("few-classes", datasets, {**partitions, **one_shard})
+    uneven = {"Dir(0.1)": PARTITIONS["Dir(0.1)"], **one_shard}
+    axes = product(datasets.items(), uneven.items(), (0.2, 0.4), (0, 100))
+    for (name, dataset), (how, partition), fraction, examples in axes:
+        base: Table = {
+            "data": {"dataset": dataset, "partition": partition},
+            "model": {"name": "mlp2"},
+            "training": {"optimizer": "sgd", "learning_rate": 0.02, "epochs": 2},
+            "federation": {"num_clients": 40},
+        }
+        threat: Table = {"attack": {"name": "sign-flip"}, "fraction": fraction, "start": 1, "rotating": False}
+        yield attacked("few-classes", f"{name}, {how}, mlp2, sgd, 40 clients", base, threat, examples)
 
 
 def convolutions() -> Iterator[tuple[Cell, Table]]:
